@@ -43,16 +43,16 @@ from .planner.frames.spark_methods import take_rows_of_jobs
 
 if TYPE_CHECKING:
     from . import delta, events, iceberg, kafka, metrics, testing
-    from .planner.frames.reading import read
+    from .planner.frames.readers.reading import read
     from .planner.frames.sql import sql
     from .planner.frames.state_writer import state_writer
     from .planner.inputs.environment import check_environment
     from .planner.plans.plan import ExecutionPlan
-    from .runtime.metrics.event_reader import read_history
+    from .runtime.metrics.events.event_reader import read_history
+    from .runtime.metrics.events.run_listener import RunListener, add_listener, remove_listener
     from .runtime.metrics.progress import QueryProgress
-    from .runtime.metrics.run_listener import RunListener, add_listener, remove_listener
     from .runtime.offline.state_writer import StateWriter
-    from .runtime.operators.processor.key_block import KeyBlock
+    from .runtime.operators.processor.blocks.key_block import KeyBlock
     from .runtime.operators.processor.stateful_processor import ProcessorHandle, StatefulProcessor
     from .runtime.protocols.operator_events.coordinator import CoordinatorContext, OperatorCoordinator, ShardGateway
     from .runtime.query import MixedQuery
@@ -116,17 +116,17 @@ _LAZY = {
     "ExecutionPlan": ".planner.plans.plan",
     "MixedQuery": ".runtime.query",
     "StateWriter": ".runtime.offline.state_writer",
-    "RunListener": ".runtime.metrics.run_listener",
-    "add_listener": ".runtime.metrics.run_listener",
-    "KeyBlock": ".runtime.operators.processor.key_block",
+    "RunListener": ".runtime.metrics.events.run_listener",
+    "add_listener": ".runtime.metrics.events.run_listener",
+    "KeyBlock": ".runtime.operators.processor.blocks.key_block",
     "ProcessorHandle": ".runtime.operators.processor.stateful_processor",
     "QueryProgress": ".runtime.metrics.progress",
     "StateReader": ".runtime.state_reader",
     "StatefulProcessor": ".runtime.operators.processor.stateful_processor",
     "check_environment": ".planner.inputs.environment",
-    "read": ".planner.frames.reading",
-    "read_history": ".runtime.metrics.event_reader",
-    "remove_listener": ".runtime.metrics.run_listener",
+    "read": ".planner.frames.readers.reading",
+    "read_history": ".runtime.metrics.events.event_reader",
+    "remove_listener": ".runtime.metrics.events.run_listener",
     "sql": ".planner.frames.sql",
     "state_reader": ".runtime.state_reader",
     "state_writer": ".planner.frames.state_writer",

@@ -7,6 +7,6 @@ For example:
     orders = delta.read(spark, "lake/orders")
 """
 
-from .planner.frames.delta import read
+from .planner.frames.readers.delta import read
 
 __all__ = ["read"]

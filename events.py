@@ -11,8 +11,8 @@ Each is a frozen dataclass of plain data; ``events.to_json(event)`` gives it as 
 
 from __future__ import annotations
 
-from .runtime.metrics.event_json import to_json
-from .runtime.metrics.events import (
+from .runtime.metrics.events.event_json import to_json
+from .runtime.metrics.events.events import (
     BacklogProgressed,
     CheckpointCompleted,
     CheckpointFailed,

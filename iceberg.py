@@ -7,6 +7,6 @@ For example:
     orders = iceberg.read(spark, "lake.orders")
 """
 
-from .planner.frames.iceberg import read
+from .planner.frames.readers.iceberg import read
 
 __all__ = ["read"]

@@ -7,6 +7,6 @@ For example:
     orders = kafka.read(spark, "broker:9092", "orders", parse=lambda rows: rows.selectExpr("cast(value AS string)"))
 """
 
-from .planner.frames.kafka import read, snapshot
+from .planner.frames.readers.kafka import read, snapshot
 
 __all__ = ["read", "snapshot"]

@@ -5,6 +5,6 @@
 Called before the first ``start()``, it offers them at ``http://127.0.0.1:9464/metrics``.
 """
 
-from .runtime.metrics.exporters import MetricsExport, opentelemetry, prometheus
+from .runtime.metrics.export.exporters import MetricsExport, opentelemetry, prometheus
 
 __all__ = ["MetricsExport", "opentelemetry", "prometheus"]

@@ -26,23 +26,23 @@ from mixedmode.runtime.connectors.sinks import files, make_sink
 from mixedmode.runtime.connectors.sources.inputs import LiveInput
 from mixedmode.runtime.connectors.sources.lanes import Lane
 from mixedmode.runtime.connectors.staging import StagedFile
-from mixedmode.runtime.driver import runner as driver_runner
-from mixedmode.runtime.driver import state_compactor
-from mixedmode.runtime.driver.runner import JobRunner
-from mixedmode.runtime.driver.running_job import RunningJob
-from mixedmode.runtime.driver.source_rows import SourceRows
-from mixedmode.runtime.metrics.event_files import HistoryFolder
+from mixedmode.runtime.driver.checkpoint import state_compactor
+from mixedmode.runtime.driver.epochs.source_rows import SourceRows
+from mixedmode.runtime.driver.run import runner as driver_runner
+from mixedmode.runtime.driver.run.runner import JobRunner
+from mixedmode.runtime.driver.run.running_job import RunningJob
+from mixedmode.runtime.metrics.events.event_files import HistoryFolder
+from mixedmode.runtime.metrics.events.facts import ToldTogether
 from mixedmode.runtime.metrics.history import RunHistory
-from mixedmode.runtime.metrics.listeners import ToldTogether
 from mixedmode.runtime.metrics.run_events import RunEvents
 from mixedmode.runtime.operators.contract import KeyedOperator, ShardCounters
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
 from mixedmode.runtime.spec import JobSpec, LaneRead, Phase, Settings, StageSpec
-from mixedmode.runtime.tasks.meter import TaskMeter
 from mixedmode.runtime.tasks.report import ShardReport
-from mixedmode.runtime.tasks.shard_task import ShardTask
-from mixedmode.state.files import StateFile
-from mixedmode.state.lineage import ShardLineage
+from mixedmode.runtime.tasks.shard.meter import TaskMeter
+from mixedmode.runtime.tasks.shard.shard_task import ShardTask
+from mixedmode.state.store.files import StateFile
+from mixedmode.state.store.state_manifest import ShardLineage
 from pyarrow import fs
 from pyspark import cloudpickle
 from pyspark.serializers import CPickleSerializer

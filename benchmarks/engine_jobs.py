@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from dataset import data_folder
-from mixedmode.runtime.platform.decimal_words import of_unscaled
+from mixedmode.runtime.scan.decimal_words import of_unscaled
 from pyspark.sql import functions as F
 
 SCHEMA = (

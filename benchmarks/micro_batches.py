@@ -18,7 +18,7 @@ from typing import Any
 
 from mixedmode import MixedQuery
 from mixedmode.runtime.connectors.sources import live_query
-from mixedmode.runtime.platform.shown_query import HiddenSession
+from mixedmode.runtime.spark_io.shown_query import HiddenSession
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQueryListener

@@ -19,12 +19,13 @@ import numpy as np
 import pyarrow as pa
 from mixedmode.runtime.operators.columnar import key_batches
 from mixedmode.runtime.operators.contract import ShardContext, ShardCounters
+from mixedmode.runtime.operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from mixedmode.runtime.operators.processor import run
-from mixedmode.runtime.operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
-from mixedmode.state import batch, sst
-from mixedmode.state.row_columns import RowColumns
-from mixedmode.state.sst import SstWriter
+from mixedmode.state.backend import sorted_pass
+from mixedmode.state.backend.row_columns import RowColumns
+from mixedmode.state.store import sst
+from mixedmode.state.store.sst import SstWriter
 from pyarrow import fs
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import DoubleType, LongType, StringType, StructType, TimestampType
@@ -170,7 +171,7 @@ def cpu_us_per_row(processor: StatefulProcessor, batches: list[pa.RecordBatch], 
     begun = time.process_time()
     operator.run(context, iter(batches))
     writer.finish()
-    return (time.process_time() - begun) * 1e6 / sum(batch.num_rows for batch in batches)
+    return (time.process_time() - begun) * 1e6 / sum(sorted_pass.num_rows for sorted_pass in batches)
 
 
 def parts_of_blocks(batches: list[pa.RecordBatch], folder: Path) -> dict[str, float]:
@@ -202,7 +203,7 @@ def parts_of_blocks(batches: list[pa.RecordBatch], folder: Path) -> dict[str, fl
         (TotalsInBlocks, "handleArrowRows", "user code"),
         (RowColumns, "encode", "values to bytes"),
         (RowColumns, "decode", "bytes to values"),
-        (batch, "entries_of", "names of entries"),
+        (sorted_pass, "entries_of", "names of entries"),
         (sst, "bytes_of", "entries to Python's bytes"),
         (SstWriter, "put_arrays", "entries into the file"),
         (SstWriter, "finish", "end of the file, checksum"),

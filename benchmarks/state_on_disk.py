@@ -18,14 +18,14 @@ from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata, OperatorS
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.transaction import SinkTransaction
 from mixedmode.runtime.operators.contract import EpochSpec, KeyedOperator, ShardContext, ShardCounters
-from mixedmode.runtime.operators.processor.keyed_rows import KEY_GROUP_COLUMN
+from mixedmode.runtime.operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
-from mixedmode.state.batch import BatchKeyedState
-from mixedmode.state.files import StateFile
-from mixedmode.state.keygroups import KeyGroupRange
-from mixedmode.state.keys import KeyCodec
-from mixedmode.state.lineage import ShardLineage
-from mixedmode.state.sst import SstWriter
+from mixedmode.state.backend.sorted_pass import BatchKeyedState
+from mixedmode.state.keys.keygroups import KeyGroupRange
+from mixedmode.state.keys.keys import KeyCodec
+from mixedmode.state.store.files import StateFile
+from mixedmode.state.store.sst import SstWriter
+from mixedmode.state.store.state_manifest import ShardLineage
 from pyarrow import fs
 
 MAX_PARALLELISM = 128

@@ -15,8 +15,8 @@ from unittest import mock
 import mixedmode
 from dataset import Dataset, Shape, dataset
 from micro_batches import Feed, live_run, trigger_s, watched
-from mixedmode.runtime.driver import preflight, runner
-from mixedmode.runtime.driver.state_compactor import StateCompactor
+from mixedmode.runtime.driver.checkpoint.state_compactor import StateCompactor
+from mixedmode.runtime.driver.run import preflight, runner
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 from slow_store import SlowStore

@@ -10,9 +10,9 @@ import mixedmode
 import pytest
 from dataset import Shape, dataset
 from mixedmode.runtime.operators.contract import KeyedOperator
-from mixedmode.state.log import LogWriter
-from mixedmode.state.replica import ReplicaCache, ShardReplica
-from mixedmode.state.rocks import RocksDBKeyedState
+from mixedmode.state.backend.random_access import RocksDBKeyedState
+from mixedmode.state.store.local_copy import ReplicaCache, ShardReplica
+from mixedmode.state.store.log import LogWriter
 from pyspark.sql import SparkSession
 from state_on_disk import (
     ALL_GROUPS,

@@ -11,12 +11,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from mixedmode.state.compaction import compact
-from mixedmode.state.keygroups import KeyGroupRange, shard_ranges
-from mixedmode.state.lineage import ShardLineage, redeal
-from mixedmode.state.log import LogWriter
-from mixedmode.state.replica import ReplicaCache
-from mixedmode.state.sst import SstWriter
+from mixedmode.state.keys.keygroups import KeyGroupRange, shard_ranges
+from mixedmode.state.store.compaction import compact
+from mixedmode.state.store.local_copy import ReplicaCache
+from mixedmode.state.store.log import LogWriter
+from mixedmode.state.store.sst import SstWriter
+from mixedmode.state.store.state_manifest import ShardLineage, redeal
 from pyarrow import fs
 
 MAX_PARALLELISM = 128

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 from dataset import Shape, dataset
-from mixedmode.runtime.driver import source_rows
+from mixedmode.runtime.driver.epochs import source_rows
 from pyspark.sql import SparkSession
 from race import Race, ratio
 from ways import Way, Ways

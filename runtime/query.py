@@ -11,27 +11,27 @@ from contextvars import copy_context
 from functools import partial
 
 from ..errors import CheckpointError, StopTimeoutError
+from .catalyst.spark_session import activate
 from .checkpoints.lease.driver_lease import LocationLost
 from .checkpoints.savepoints.destination import savepoint_name
 from .connectors.sources.live_query import Stopped
-from .driver.preflight import check_places
-from .driver.remote_requests import Request, RequestFolder, Requests
-from .driver.runner import JobRunner
-from .driver.sigterm import SIGTERM
-from .driver.start_settings import with_settings_of_now
+from .driver.requests.remote_requests import Request, RequestFolder, Requests
+from .driver.run.preflight import check_places
+from .driver.run.runner import JobRunner
+from .driver.run.sigterm import SIGTERM
+from .driver.run.start_settings import with_settings_of_now
 from .handle.active_names import ACTIVE_NAMES
 from .handle.rescale import RescaledQuery
-from .metrics.event_files import HistoryFolder
+from .jobs.first_workers import start_workers
+from .jvm.job_cancellation import is_of_a_cancelled_job
+from .jvm.jvm_loss import links
+from .metrics.events.event_files import HistoryFolder
+from .metrics.events.facts import RunFailed, RunStopped, ToldTogether
 from .metrics.history import RunHistory
-from .metrics.listeners import RunFailed, RunStopped, ToldTogether
 from .metrics.run_events import RunEvents
 from .metrics.shown_run import ShownRun
-from .platform.clean_up import take_all
-from .platform.job_cancellation import is_of_a_cancelled_job
-from .platform.jvm_loss import links
-from .platform.spark_session import activate
 from .spec import JobSpec
-from .tasks.first_workers import start_workers
+from .support.clean_up import take_all
 
 logger = logging.getLogger(__name__)
 

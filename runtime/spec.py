@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .connectors.sinks.base import Sink
     from .connectors.sources.inputs import LiveInput
     from .connectors.sources.lanes import Lane
-    from .operators.tail import Tail
+    from .operators.output_transform import Tail
     from .protocols.operator_events.coordinator import OperatorCoordinator
 
 

@@ -25,17 +25,17 @@ import pyarrow as pa
 from pyspark.sql import Row, SparkSession
 
 from ..errors import CheckpointError, CorruptStateError, MixedModeError, SetupError, UnknownStateError
-from ..state.registry import StateDescriptor, StateRegistry, schema_from_json
+from ..state.keys.registry import StateDescriptor, StateRegistry, schema_from_json
+from .catalyst.types.arrow_functions import mapped_in_arrow
 from .checkpoints.metadata import CheckpointMetadata, OperatorState, StateLayout
 from .checkpoints.savepoints.store import SavepointStore, open_store
 from .checkpoints.store import CheckpointStore
 from .operators.join.definition import HEADS
-from .platform.arrow_functions import mapped_in_arrow
-from .platform.cells import facts_html, table_html
-from .platform.filesystem import exists, path_text, resolve
-from .tasks.join_scan import JoinScan
-from .tasks.lookup_task import identify_key, lookup, only_shard
-from .tasks.scan_task import RecordScan, RowScan, Scan, Shards, TimerScan, spark_type, struct_of
+from .storage.filesystem import exists, path_text, resolve
+from .support.cells import facts_html, table_html
+from .tasks.state.join_scan import JoinScan
+from .tasks.state.lookup_task import identify_key, lookup, only_shard
+from .tasks.state.scan_task import RecordScan, RowScan, Scan, Shards, TimerScan, spark_type, struct_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -54,7 +54,7 @@ class SortStats:
 class ExternalSorter:
     """Sorts rows by ``key``, then ``then``, nulls first, then in order of arrival.
 
-    ``key`` columns compare as :class:`~mixedmode.state.keys.KeyCodec` encodes them, which is the order of RocksDB.
+    ``key`` columns compare as :class:`~mixedmode.state.keys.keys.KeyCodec` encodes them, which is the order of RocksDB.
     Use as a context manager: leaving it, or closing the iterator, removes everything spilled.
 
     >>> schema = pa.schema([("user", pa.string()), ("n", pa.int64())])

@@ -1,6 +1,6 @@
 """The order of rows: encoded key, then the ``then`` columns, nulls first, as columns that Arrow can compare.
 
-The byte order of :class:`~mixedmode.state.keys.KeyCodec` is the order of its columns one after the other, nulls first.
+The byte order of :class:`~mixedmode.state.keys.keys.KeyCodec` is the order of its columns one after the other, nulls first.
 So most types need no encoding: Arrow's own comparison of integers, dates, timestamps, booleans, decimals, strings and
 binaries is the same order, and sorting the columns as they are is faster than encoding and comparing bytes.  The
 others (floats for NaN and -0.0, structs, lists) get one extra column each with the encoded value.  It travels with the
@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import SorterError
-from ..state.keys import KeyCodec
+from ..state.keys.keys import KeyCodec
 
 #: Position of a row in the order: one element per order column, ``()`` for null, so that tuples compare like the rows.
 Rank = tuple[tuple[Any, ...], ...]

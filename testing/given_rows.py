@@ -12,9 +12,9 @@ from pyspark.sql import Row
 from pyspark.sql.types import StructType
 
 from ..errors import OutputSchemaError, PlanError
-from ..runtime.operators.processor.row_reader import RowReader
-from ..runtime.operators.processor.row_writer import RowWriter
-from ..runtime.platform.arrow_types import arrow_schema
+from ..runtime.catalyst.types.arrow_types import arrow_schema
+from ..runtime.operators.processor.rows.row_reader import RowReader
+from ..runtime.operators.processor.rows.row_writer import RowWriter
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,8 +15,8 @@ from pyspark.sql.types import StructType
 
 from ..errors import PlanError, QueryError
 from ..runtime.driver.clocks import processing_time
-from ..runtime.driver.epoch_specs import OBSERVED
-from ..runtime.driver.source_rows import SourceRows
+from ..runtime.driver.epochs.epoch_specs import OBSERVED
+from ..runtime.driver.epochs.source_rows import SourceRows
 from ..runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..runtime.protocols.operator_events.coordinator import OperatorCoordinator
 from ..runtime.protocols.operator_events.event_codec import decode, types_by_name

@@ -16,15 +16,15 @@ from ..runtime.checkpoints.metadata import CheckpointMetadata
 from ..runtime.connectors.sources.inputs import LiveInput
 from ..runtime.connectors.staged_form import StagedForm
 from ..runtime.connectors.staging import StagedFile
-from ..runtime.driver.epoch_runner import EpochRunner
-from ..runtime.driver.event_channels import JobEvents
-from ..runtime.driver.graph_epochs import GraphEpochs
-from ..runtime.driver.job_state import Cut, JobState
-from ..runtime.driver.rescaling import deal_anew
-from ..runtime.driver.standing import fresh_state, restored_state
+from ..runtime.driver.coordinators.event_channels import JobEvents
+from ..runtime.driver.epochs.epoch_runner import EpochRunner
+from ..runtime.driver.epochs.graph_epochs import GraphEpochs
+from ..runtime.driver.recovery.initial_state import fresh_state, restored_state
+from ..runtime.driver.run.rescaling import deal_anew
+from ..runtime.driver.state.job_state import Cut, JobState
 from ..runtime.metrics.backlog import BacklogProgress
 from ..runtime.spec import JobSpec, Phase, Settings, StageSpec
-from ..state.replica import ReplicaCache
+from ..state.store.local_copy import ReplicaCache
 from .rows_here import RowsHere, look_at
 from .shards_here import Prepared, ShardsHere, StateHere
 

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from ..errors import PlanError, SetupError
 from ..planner.frames.dry_run import failing_by_its_cause
 from ..planner.frames.frame import MixedFrame
-from ..planner.frames.reading import read
+from ..planner.frames.readers.reading import read
 from ..planner.frames.writer import OptionValue
 from ..planner.plans.other_sources import OtherSources
 from ..planner.stages.declared_schema import declared_schema

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..runtime.connectors.sources.inputs import INPUT_COLUMN, LiveInput, Reach, by_input
-from ..runtime.operators.processor.keyed_rows import KEY_GROUP_COLUMN, NO_TIME, micros_of
+from ..runtime.operators.keyed.keyed_rows import KEY_GROUP_COLUMN, NO_TIME, micros_of
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class RowsHere:
 
 
 def look_at(frame: Any, event_time: str, inputs: Sequence[LiveInput]) -> Reach:
-    """As :func:`...runtime.connectors.sources.inputs.look_at`, of rows in memory.
+    """As :func:`..runtime.connectors.sources.inputs.look_at`, of rows in memory.
 
     Args:
         frame: the rows.

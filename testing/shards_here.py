@@ -11,15 +11,15 @@ import pyarrow as pa
 from pyarrow import fs
 
 from ..runtime.connectors.staging import StagedFile
+from ..runtime.jobs.executor import Executed
 from ..runtime.operators.contract import EpochSpec, KeyedOperator, ShardContext, ShardCounters
-from ..runtime.operators.processor.keyed_rows import KEY_GROUP_COLUMN
+from ..runtime.operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ..runtime.protocols.operator_events.task_events import ShardInbox, TaskEvents
-from ..runtime.tasks.executor import Executed
 from ..runtime.tasks.report import ShardReport
-from ..state.lineage import ShardLineage
-from ..state.log import LogWriter
-from ..state.replica import ReplicaCache, ShardReplica
-from ..state.sst import SstWriter
+from ..state.store.local_copy import ReplicaCache, ShardReplica
+from ..state.store.log import LogWriter
+from ..state.store.sst import SstWriter
+from ..state.store.state_manifest import ShardLineage
 from .rows_here import RowsHere
 
 #: Makes of an epoch's rows those of the shards: with ``__kg``, in the order of a shard's task.

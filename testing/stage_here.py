@@ -15,25 +15,19 @@ from pyspark.sql.types import IntegerType, StructField, StructType, TimestampTyp
 from ..errors import PlanError
 from ..planner.inputs.event_time import check_event_time
 from ..planner.inputs.schemas import check_key_type, find_column, missing_column, same_type
+from ..runtime.catalyst.types.arrow_types import arrow_schema
 from ..runtime.connectors.sources.inputs import INPUT_COLUMN, LiveInput
 from ..runtime.operators.contract import EpochSpec
 from ..runtime.operators.join.columns import LEFT, RIGHT, SIDE_COLUMN, SIDE_NAMES, TIME_COLUMN, key_column, side_column
-from ..runtime.operators.processor.cogroup_form import Cogrouped
-from ..runtime.operators.processor.frame_form import Frames
-from ..runtime.operators.processor.frame_settings import FrameSettings
-from ..runtime.operators.processor.keyed_rows import (
-    INITIAL_STATE_COLUMN,
-    KEY_GROUP_COLUMN,
-    KIND_COLUMN,
-    NO_TIME,
-    micros_of,
-)
+from ..runtime.operators.keyed.keyed_rows import INITIAL_STATE_COLUMN, KEY_GROUP_COLUMN, KIND_COLUMN, NO_TIME, micros_of
+from ..runtime.operators.processor.cogroup.cogroup_form import Cogrouped
+from ..runtime.operators.processor.frames.frame_form import Frames
+from ..runtime.operators.processor.frames.frame_settings import FrameSettings
 from ..runtime.operators.processor.operator import ProcessorOperator
-from ..runtime.operators.processor.row_form import Form, Rows
-from ..runtime.platform.arrow_types import arrow_schema
+from ..runtime.operators.processor.rows.row_form import Form, Rows
 from ..runtime.protocols.operator_events.coordinator import OperatorCoordinator
 from ..runtime.spec import LaneRead, Settings, StageSpec
-from ..state.keys import KeyCodec
+from ..state.keys.keys import KeyCodec
 from .given_rows import GivenRow, table_of
 from .rows_here import RowsHere, in_order
 

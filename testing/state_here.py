@@ -10,13 +10,13 @@ from typing import Any, cast
 
 from ..errors import UnknownStateError
 from ..runtime.operators.contract import ShardCounters
-from ..runtime.operators.processor.row_reader import row_class
+from ..runtime.operators.processor.rows.row_reader import row_class
 from ..runtime.tasks.report import ShardReport
-from ..state.layout import TimerKind
-from ..state.log import LogWriter
-from ..state.reader import ShardView
-from ..state.registry import StateDescriptor
-from ..state.rocks import RocksDBKeyedState
+from ..state.backend.random_access import RocksDBKeyedState
+from ..state.backend.reader import ShardView
+from ..state.keys.layout import TimerKind
+from ..state.keys.registry import StateDescriptor
+from ..state.store.log import LogWriter
 from .job_here import JobHere
 from .stage_here import UID, StageHere
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import TracebackType
 
 from ..errors import UserCodeError
-from ..runtime.platform.user_frames import is_ours
+from ..runtime.jvm.user_frames import is_ours
 
 
 @contextmanager

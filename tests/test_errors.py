@@ -14,7 +14,7 @@ import pytest
 from mixedmode import errors
 from mixedmode.errors import CheckpointError, CorruptStateError, MixedModeError, OptionError
 from mixedmode.planner.options.layers import Layer, resolve_options
-from mixedmode.runtime.platform.worker_errors import translate
+from mixedmode.runtime.jvm.worker_errors import translate
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("planner", "runtime", "sorter", "state")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...runtime.driver.remote_client import ask
-from ...runtime.driver.remote_requests import Action
+from ...runtime.driver.requests.remote_client import ask
+from ...runtime.driver.requests.remote_requests import Action
 from .console import failures, misused, print_facts, print_json, say
 from .place_checks import check_location
 

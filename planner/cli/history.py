@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...runtime.metrics import events
-from ...runtime.metrics.event_json import to_json
-from ...runtime.metrics.event_reader import read_history
-from ...runtime.metrics.events import RunEvent
+from ...runtime.metrics.events import events
+from ...runtime.metrics.events.event_json import to_json
+from ...runtime.metrics.events.event_reader import read_history
+from ...runtime.metrics.events.events import RunEvent
 from ...runtime.metrics.units import rescaled
 from .console import age, duration_ms, moment_text, print_table, say, size
 

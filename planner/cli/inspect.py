@@ -14,7 +14,7 @@ from ...runtime.checkpoints.metadata import CheckpointMetadata, OperatorState, S
 from ...runtime.checkpoints.store import CheckpointStore
 from ...runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ...runtime.state_reader import StateReader
-from ...state.registry import StateRegistry
+from ...state.keys.registry import StateRegistry
 from ..inputs.environment import check_java
 from .console import moment_text, print_facts, print_table, size
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyspark.sql import Row
 
 from ...runtime.checkpoints.metadata import OperatorState
-from ...runtime.tasks.scan_task import spark_type
-from ...state.registry import schema_from_json
+from ...runtime.tasks.state.scan_task import spark_type
+from ...state.keys.registry import schema_from_json
 from .console import misused, moment_text, print_facts, say
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyarrow import fs
 
-from ...runtime.platform.filesystem import exists, resolve
+from ...runtime.storage.filesystem import exists, resolve
 from .console import misused
 
 

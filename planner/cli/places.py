@@ -10,8 +10,8 @@ from ...runtime.checkpoints.metadata import CheckpointMetadata, OperatorState
 from ...runtime.checkpoints.readers import CheckpointReaders
 from ...runtime.checkpoints.savepoints.store import MANIFEST, SavepointStore, open_store
 from ...runtime.checkpoints.store import CheckpointStore
-from ...runtime.platform.filesystem import exists
 from ...runtime.state_reader import StateReader
+from ...runtime.storage.filesystem import exists
 from .console import misused
 from .place_checks import check_location, resolved
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...errors import QueryError
-from ...runtime.metrics.event_reader import read_history
+from ...runtime.metrics.events.event_reader import read_history
 from ...runtime.metrics.report.page import render
 from ...runtime.metrics.runs import runs_of, since
 from ...runtime.metrics.status import status_of

@@ -23,7 +23,7 @@ def rescale(
 
     A backlog at batch speed is worked off first.
     """
-    from ...runtime.driver.remote_client import ask
+    from ...runtime.driver.requests.remote_client import ask
     from .asking import telling
     from .place_checks import check_location
 

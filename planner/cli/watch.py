@@ -8,11 +8,11 @@ from rich.console import Console
 
 from ...errors import CheckpointError
 from ...runtime.checkpoints.lease.claims import ClaimFolder
-from ...runtime.checkpoints.lease.standing import standing_of
-from ...runtime.metrics.event_reader import HistoryTail
+from ...runtime.checkpoints.lease.run_presence import standing_of
+from ...runtime.metrics.events.event_reader import HistoryTail
 from ...runtime.metrics.watch.faces import face_for
 from ...runtime.metrics.watch.watcher import Watcher, watch
-from ...runtime.platform.filesystem import resolve
+from ...runtime.storage.filesystem import resolve
 from .console import FAILED, say
 from .status import NOT_RUNNING
 

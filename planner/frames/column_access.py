@@ -9,8 +9,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ...errors import PlanError, UnsupportedOperationError
-from ...runtime.platform.frame_columns import column_of_frame
-from ...runtime.platform.spark_plans import HANDLE
+from ...runtime.catalyst.frame_columns import column_of_frame
+from ...runtime.catalyst.spark_plans import HANDLE
 from ..inputs.schemas import check_named_once, missing_column
 from .joining import JoiningFrame, columns_explained
 from .missing import hint_for

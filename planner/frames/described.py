@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 from pyspark.sql.types import StructType
 
-from ...runtime.platform.cells import facts_html, table_html
+from ...runtime.support.cells import facts_html, table_html
 from ..inputs.inputs import Inputs
 
 

@@ -16,9 +16,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from ...errors import MixedModeError, PlanError
-from ...runtime.platform.spark_durations import duration_ms
-from ...runtime.platform.spark_plans import is_repeatable
-from ...runtime.platform.stars import starred
+from ...runtime.catalyst.spark_plans import is_repeatable
+from ...runtime.catalyst.stars import starred
+from ...runtime.catalyst.types.spark_durations import duration_ms
 from ..inputs.analysis import check_stateless, is_aggregate, plain_columns
 from ..inputs.event_time import (
     CARRIER,

@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType, StructType
 
 from ...errors import PlanError
+from ...runtime.catalyst.columns import quoted as quoted_name
+from ...runtime.catalyst.stars import starred
 from ...runtime.operators.aggregate.grouping import GroupingSets
-from ...runtime.platform.columns import quoted as quoted_name
-from ...runtime.platform.stars import starred
 from ..inputs.schemas import find_column, missing_column, quoted
 from ..stages.aggregates.pivot import Pivot
 from ..stages.aggregates.stage import aggregate_stage
@@ -30,7 +30,7 @@ from .nearest import no_attribute
 if TYPE_CHECKING:
     from pyspark.sql import GroupedData
 
-    from ...runtime.operators.processor.group_state import GroupFunction
+    from ...runtime.operators.processor.group_state.function import GroupFunction
     from ...runtime.operators.processor.stateful_processor import AnyProcessor
     from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
 

@@ -12,8 +12,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 
 from ...errors import PlanError
-from ...runtime.platform.frame_columns import attribute_ids, with_frames
-from ...runtime.platform.spark_errors import error_text
+from ...runtime.catalyst.frame_columns import attribute_ids, with_frames
+from ...runtime.jvm.spark_errors import error_text
 from ..stages.join.join import plan_join
 from ..stages.join.side_columns import not_there
 from ..stages.own_names import HOW_TO_TELL

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...runtime.platform.replaced_methods import replace_method, when_imported
+from ...runtime.jvm.replaced_methods import replace_method, when_imported
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -14,11 +14,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from ...errors import PlanError
-from ...runtime.platform.columns import quoted
-from ...runtime.platform.replaced_methods import stock_method
-from ...runtime.platform.spark_errors import error_text
-from ...runtime.platform.spark_plans import kinds_in_sql
-from ...runtime.platform.spark_session import empty_frame
+from ...runtime.catalyst.columns import quoted
+from ...runtime.catalyst.spark_plans import kinds_in_sql
+from ...runtime.catalyst.spark_session import empty_frame
+from ...runtime.jvm.replaced_methods import stock_method
+from ...runtime.jvm.spark_errors import error_text
 from ..inputs.row_wise import check_row_wise
 from ..inputs.static import check_static
 from ..sql.session import answer

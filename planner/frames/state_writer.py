@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...errors import OptionError
 from ...runtime.checkpoints.savepoints.store import open_savepoint
 from ...runtime.offline.state_writer import StateWriter
-from ...runtime.platform.filesystem import path_text
+from ...runtime.storage.filesystem import path_text
 from .writer import MixedStreamWriter
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from ...errors import PlanError
-from ...runtime.platform.columns import RESERVED, quoted
-from ...runtime.platform.frame_columns import with_own_columns
-from ...runtime.platform.spark_errors import error_text
-from ...runtime.platform.stars import hidden_names, starred
+from ...runtime.catalyst.columns import RESERVED, quoted
+from ...runtime.catalyst.frame_columns import with_own_columns
+from ...runtime.catalyst.stars import hidden_names, starred
+from ...runtime.jvm.spark_errors import error_text
 from ..inputs.schemas import quoted as quoted_columns
 from ..inputs.static import broadcast_if_small, check_static
 from .described import Described

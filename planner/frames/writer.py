@@ -18,12 +18,12 @@ from pyspark.sql.types import StructType
 from ...errors import OptionError, PlanError
 from ...runtime.checkpoints.store import has_checkpoint
 from ...runtime.connectors.sinks.foreach_rows import RowByRow
-from ...runtime.platform.cells import facts_html, is_shown
-from ...runtime.platform.filesystem import path_text
-from ...runtime.platform.redaction import redacted
-from ...runtime.platform.terminal import print_plan
 from ...runtime.query import MixedQuery, start_query
 from ...runtime.spec import JobSpec
+from ...runtime.storage.filesystem import path_text
+from ...runtime.support.cells import facts_html, is_shown
+from ...runtime.support.redaction import redacted
+from ...runtime.support.terminal import print_plan
 from ..inputs.inputs import Inputs
 from ..options.file import file_layer, option_text
 from ..options.layers import Layer

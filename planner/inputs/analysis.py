@@ -15,9 +15,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 
 from ...errors import PlanError
-from ...runtime.platform.redaction import redacted
-from ...runtime.platform.spark_expressions import class_name, items, tree, with_attributes, without_alias
-from ...runtime.platform.spark_plans import analyzed, explained, leaves
+from ...runtime.catalyst.spark_expressions import class_name, items, tree, with_attributes, without_alias
+from ...runtime.catalyst.spark_plans import analyzed, explained, leaves
+from ...runtime.support.redaction import redacted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,10 +19,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType, TimestampNTZType, TimestampType
 
 from ...errors import PlanError
-from ...runtime.platform.columns import quoted, time_us_sql
-from ...runtime.platform.spark_expressions import items
-from ...runtime.platform.spark_joins import with_metadata
-from ...runtime.platform.spark_plans import analyzed
+from ...runtime.catalyst.columns import quoted, time_us_sql
+from ...runtime.catalyst.spark_expressions import items
+from ...runtime.catalyst.spark_joins import with_metadata
+from ...runtime.catalyst.spark_plans import analyzed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from ...errors import PlanError
-from ...runtime.platform.columns import column_fold
+from ...runtime.catalyst.columns import column_fold
 from .schemas import columns_ddl, quoted, same_type
 
 logger = logging.getLogger(__name__)

@@ -21,12 +21,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from ...errors import PlanError
+from ...runtime.catalyst.columns import is_case_sensitive
+from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.connectors.sources.inputs import LiveInput
+from ...runtime.jvm.spark_errors import error_text
 from ...runtime.operators.steps import Metrics, Step
-from ...runtime.platform.columns import is_case_sensitive
-from ...runtime.platform.spark_errors import error_text
-from ...runtime.platform.spark_session import empty_frame
-from ...runtime.platform.spark_sources import is_open, sources
+from ...runtime.spark_io.spark_sources import is_open, sources
 from .environment import check_session, refuse_connect
 from .history_columns import with_columns_of
 from .schemas import check_distinct_columns, check_same_columns, merge_nullability, quoted

@@ -22,7 +22,7 @@ from .schemas import find_column, missing_column, quoted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from ...runtime.platform.spark_kafka import TopicRange
+    from ...runtime.spark_io.spark_kafka import TopicRange
 
 #: Spark's number for the first message that there is.
 EARLIEST = -2

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ...runtime.platform.spark_delta import delta_reads
-from ...runtime.platform.spark_iceberg import iceberg_reads
+from ...runtime.spark_io.spark_delta import delta_reads
+from ...runtime.spark_io.spark_iceberg import iceberg_reads
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -10,8 +10,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from ...errors import PlanError
-from ...runtime.platform.spark_expressions import class_name, items, tree
-from ...runtime.platform.spark_plans import analyzed
+from ...runtime.catalyst.spark_expressions import class_name, items, tree
+from ...runtime.catalyst.spark_plans import analyzed
 from .analysis import STATEFUL_NODES, reads_template
 
 #: Nodes that hand on each row, or rows made of it, without looking at another one.

@@ -28,8 +28,8 @@ from pyspark.sql.types import (
 )
 
 from ...errors import PlanError
-from ...runtime.platform.columns import RESERVED
-from ...runtime.platform.struct_fields import repeated_field
+from ...runtime.catalyst.columns import RESERVED
+from ...runtime.catalyst.struct_fields import repeated_field
 
 #: Types (besides strings, arrays and structs) whose values have the one order of Spark's sort and of stored keys.
 _ORDERED_TYPES = (

@@ -16,8 +16,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType, TimestampNTZType
 
+from ...runtime.catalyst.columns import event_time_us, normalise_floats
 from ...runtime.operators.join.columns import LEFT, RIGHT, SIDE_COLUMN, TIME_COLUMN, key_column, side_column
-from ...runtime.platform.columns import event_time_us, normalise_floats
 from .event_time import CARRIER, Watermark
 from .inputs import Inputs, Part
 from .schemas import quoted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...errors import PlanError
-from ...runtime.platform.spark_plans import has_node, without_nodes
+from ...runtime.catalyst.spark_plans import has_node, without_nodes
 from .event_time import Watermark, check_event_time, marked
 from .inputs import Inputs, Part
 

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ...errors import PlanError
-from ...runtime.platform.spark_plans import broadcast_limit_bytes, has_node, size_bytes
+from ...runtime.catalyst.spark_plans import broadcast_limit_bytes, has_node, size_bytes
 from .environment import refuse_connect
 
 #: Kinds of joins, as Spark takes them, by how they are written without underscores.

@@ -15,10 +15,10 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from ...errors import PlanError
+from ...runtime.catalyst.spark_expressions import class_name, items
+from ...runtime.catalyst.spark_plans import analyzed
+from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.connectors.sources.inputs import INPUT_COLUMN
-from ...runtime.platform.spark_expressions import class_name, items
-from ...runtime.platform.spark_plans import analyzed
-from ...runtime.platform.spark_session import empty_frame
 from .event_time import EVENT_TIME_MARK
 from .inputs import Part
 

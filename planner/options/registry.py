@@ -12,7 +12,7 @@ from typing import Any
 from ...runtime.protocols.rows_per_call import RowsPerCall
 from ...runtime.spec import MIN_LOG_BYTES, Settings
 from ...sorter.external import MIN_MEMORY_BYTES
-from ...state.keygroups import MAX_PARALLELISM_LIMIT
+from ...state.keys.keygroups import MAX_PARALLELISM_LIMIT
 from .values import (
     format_duration_ms,
     format_rows_per_call,

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...errors import PlanError
-from ...runtime.driver.source_rows import SourceRows
-from ...runtime.platform.parquet_scan import NotTakenError
-from ...runtime.platform.spark_plans import united
-from ...runtime.tasks.columnar_pass import recognise
-from ...runtime.tasks.row_pass import recognise_parts
+from ...runtime.catalyst.spark_plans import united
+from ...runtime.driver.epochs.source_rows import SourceRows
+from ...runtime.jobs.columnar_pass import recognise
+from ...runtime.jobs.row_pass import recognise_parts
+from ...runtime.scan.parquet_scan import NotTakenError
 from .phases import runs_sorted
 
 if TYPE_CHECKING:

@@ -10,6 +10,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from ...errors import PlanError
+from ...runtime.catalyst.spark_plans import size_bytes
+from ...runtime.catalyst.spark_session import session_settings
+from ...runtime.catalyst.types.spark_durations import duration_ms
 from ...runtime.checkpoints.store import has_checkpoint
 from ...runtime.connectors.late_rows import OPTION as LATE_PATH
 from ...runtime.connectors.late_rows import LateRows
@@ -21,10 +24,7 @@ from ...runtime.connectors.sinks.formats import (
 from ...runtime.connectors.sources.lanes import Lane, live_frame
 from ...runtime.connectors.sources.live_sources import at_most_once
 from ...runtime.operators.contract import KeyedOperator
-from ...runtime.operators.tail import Tail
-from ...runtime.platform.spark_durations import duration_ms
-from ...runtime.platform.spark_plans import size_bytes
-from ...runtime.platform.spark_session import session_settings
+from ...runtime.operators.output_transform import Tail
 from ...runtime.spec import JobSpec, Settings, StageSpec
 from ..inputs.analysis import spark_plan
 from ..inputs.inputs import Inputs, Part

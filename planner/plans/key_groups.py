@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 
+from ...runtime.catalyst.columns import holds_floats
+from ...runtime.catalyst.spark_buckets import hash_partitioned
+from ...runtime.catalyst.spark_expressions import class_name, items
+from ...runtime.catalyst.spark_plans import analyzed, contains
+from ...runtime.catalyst.types.arrow_functions import mapped_in_arrow
+from ...runtime.jobs.shuffle import InPlace, with_key_group
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.emission import EMITTED_COLUMN, emitted_schema
-from ...runtime.platform.arrow_functions import mapped_in_arrow
-from ...runtime.platform.columns import holds_floats
-from ...runtime.platform.parquet import read_parquet
-from ...runtime.platform.spark_buckets import hash_partitioned
-from ...runtime.platform.spark_expressions import class_name, items
-from ...runtime.platform.spark_plans import analyzed, contains
+from ...runtime.spark_io.parquet import read_parquet
 from ...runtime.spec import Settings, StageSpec
-from ...runtime.tasks.shuffle import InPlace, with_key_group
 from ..inputs.analysis import resolved
 from ..stages.stage import ANY_EPOCH
 from ..stages.tail import rows_of_the_stage

@@ -17,11 +17,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ...errors import PlanError
+from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.connectors.sources.inputs import INPUT_COLUMN, LiveInput
 from ...runtime.connectors.sources.lanes import Lane
+from ...runtime.jvm.spark_errors import error_text
 from ...runtime.operators.steps import Step
-from ...runtime.platform.spark_errors import error_text
-from ...runtime.platform.spark_session import empty_frame
 from ...runtime.spec import LaneRead
 from ..inputs.analysis import columns_below
 from ..inputs.inputs import Inputs, Part, numbered_names

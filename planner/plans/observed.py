@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...errors import PlanError
+from ...runtime.operators.output_transform import Tail
 from ...runtime.operators.steps import Metrics, Step
-from ...runtime.operators.tail import Tail
 from ...runtime.spec import LaneRead, Settings, StageSpec
 
 

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict
 
 from ...runtime.checkpoints.identity import spoken
 from ...runtime.operators.stateless import KIND as STATELESS
-from ...runtime.platform.cells import details_html, facts_html
 from ...runtime.spec import Phase, Settings
+from ...runtime.support.cells import details_html, facts_html
 from ..options.registry import OPTIONS, format_value
 from ..options.values import format_duration_ms, format_rows_per_call
 

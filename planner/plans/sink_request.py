@@ -11,6 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from ...errors import OptionError, PlanError
+from ...runtime.catalyst.columns import column_fold
+from ...runtime.catalyst.struct_fields import repeated_field
 from ...runtime.connectors.sinks import Sink, WholeResult, table_format
 from ...runtime.connectors.sinks.formats import (
     FILE_FORMATS,
@@ -21,8 +23,6 @@ from ...runtime.connectors.sinks.formats import (
     UNCHECKED_NAMES_FORMATS,
     WHOLE_FORMATS,
 )
-from ...runtime.platform.columns import column_fold
-from ...runtime.platform.struct_fields import repeated_field
 from ...runtime.spec import Settings
 from ..inputs.inputs import Inputs
 from ..stages.stage import KeyedStage

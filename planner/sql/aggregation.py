@@ -9,8 +9,8 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from ...runtime.platform.spark_expressions import as_column, attribute, class_name, items, parsed, tree
-from ...runtime.platform.statements import over
+from ...runtime.catalyst.spark_expressions import as_column, attribute, class_name, items, parsed, tree
+from ...runtime.catalyst.statements import over
 from .rows import NotTranslatable, Rows, unique
 
 #: Counts the rows of groups of which nothing else is asked, as of DISTINCT.

@@ -12,8 +12,8 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 
-from ...runtime.platform.spark_expressions import as_column, attribute, class_name, tree
-from ...runtime.platform.statements import OUTER, correlated, is_correlated, is_correlated_itself, over
+from ...runtime.catalyst.spark_expressions import as_column, attribute, class_name, tree
+from ...runtime.catalyst.statements import OUTER, correlated, is_correlated, is_correlated_itself, over
 
 
 class NotTranslatable(Exception):

@@ -21,7 +21,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ...runtime.platform.replaced_methods import replace_method
+from ...runtime.jvm.replaced_methods import replace_method
 from .stand_in import STAND_INS, JobRows
 from .translation import translated
 

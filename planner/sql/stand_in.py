@@ -14,9 +14,9 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from ...runtime.platform.spark_plans import analyzed, leaves
-from ...runtime.platform.statements import failing_stream, stream_option
-from ...runtime.platform.view_catalogs import ViewCatalogs
+from ...runtime.catalyst.spark_plans import analyzed, leaves
+from ...runtime.catalyst.statements import failing_stream, stream_option
+from ...runtime.catalyst.view_catalogs import ViewCatalogs
 
 #: Spark's name of the source, and its option with the number of the frame.
 _FORMAT, _NUMBER, _VIEW = "mixedmode-view", "mixedmode.view", "mixedmode.name"

@@ -12,17 +12,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ...errors import PlanError
-from ...runtime.platform.spark_errors import error_text
-from ...runtime.platform.spark_expressions import (
-    as_column,
-    attribute,
-    class_name,
-    constant,
-    items,
-    tree,
-)
-from ...runtime.platform.spark_plans import frame_of
-from ...runtime.platform.statements import (
+from ...runtime.catalyst.spark_expressions import as_column, attribute, class_name, constant, items, tree
+from ...runtime.catalyst.spark_plans import frame_of
+from ...runtime.catalyst.statements import (
     difference,
     hint_name,
     leaf_called,
@@ -31,6 +23,7 @@ from ...runtime.platform.statements import (
     plain_plan,
     text_of,
 )
+from ...runtime.jvm.spark_errors import error_text
 from ..inputs.schemas import same_type
 from .aggregation import aggregated, written_sets
 from .rows import NotTranslatable, Rows, unique

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...runtime.platform.spark_expressions import class_name, items, parsed, replaced, tree
+from ...runtime.catalyst.spark_expressions import class_name, items, parsed, replaced, tree
 
 _WINDOW, _SESSION = "spark.timeWindow", "spark.sessionWindow"
 #: Stands for a column in a text that is parsed.

@@ -8,8 +8,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from ...errors import PlanError
-from ...runtime.platform.arrow_types import arrow_type
-from ...runtime.platform.ddl import parse_ddl
+from ...runtime.catalyst.types.arrow_types import arrow_type
+from ...runtime.catalyst.types.ddl import parse_ddl
 
 
 def declared_schema(name: str, given: Any) -> StructType:

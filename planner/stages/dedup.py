@@ -8,14 +8,14 @@ from typing import Any, Literal
 from pyspark.errors import AnalysisException, PySparkException
 
 from ...errors import PlanError
+from ...runtime.catalyst.columns import holds_floats
+from ...runtime.catalyst.spark_session import empty_frame
+from ...runtime.catalyst.struct_fields import known_again
+from ...runtime.catalyst.types.arrow_types import arrow_type
+from ...runtime.jvm.spark_errors import error_text
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.dedup.definition import Lateness, Retention
 from ...runtime.operators.dedup.operator import DedupOperator, DedupWithinWatermarkOperator
-from ...runtime.platform.arrow_types import arrow_type
-from ...runtime.platform.columns import holds_floats
-from ...runtime.platform.spark_errors import error_text
-from ...runtime.platform.spark_session import empty_frame
-from ...runtime.platform.struct_fields import known_again
 from ...runtime.spec import Settings
 from ..inputs.event_time import EVENT_TIME_MARK, WINDOW_MARK, check_one_event_time
 from ..inputs.schemas import (

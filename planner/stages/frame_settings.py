@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...runtime.operators.processor.frame_settings import FrameSettings
+from ...runtime.operators.processor.frames.frame_settings import FrameSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

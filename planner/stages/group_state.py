@@ -9,7 +9,7 @@ from pyspark import cloudpickle
 
 from ...errors import PlanError
 from ...runtime.operators.contract import KeyedOperator
-from ...runtime.operators.processor.group_state_operator import TIME_MODES, GroupStateOperator
+from ...runtime.operators.processor.group_state.operator import TIME_MODES, GroupStateOperator
 from ...runtime.spec import Settings
 from ..inputs.schemas import check_distinct_columns
 from .declared_schema import declared_schema

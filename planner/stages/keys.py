@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from ...errors import PlanError
-from ...runtime.platform.columns import holds_floats, normalise_floats
-from ...runtime.platform.spark_errors import error_text
+from ...runtime.catalyst.columns import holds_floats, normalise_floats
+from ...runtime.jvm.spark_errors import error_text
 from ..inputs.analysis import plain_columns
 from ..inputs.event_time import SESSION_MARK, without_carrier
 from ..inputs.inputs import Inputs

@@ -7,9 +7,9 @@ from typing import Any
 from pyspark.errors import AnalysisException, PySparkException
 
 from ...errors import PlanError
+from ...runtime.jvm.spark_errors import error_text
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.limit import LimitOperator
-from ...runtime.platform.spark_errors import error_text
 from ...runtime.spec import Settings
 from .dedup import output_event_time
 from .stage import KeyedStage, StageInput

@@ -18,13 +18,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from ...errors import PlanError
-from ...runtime.platform.columns import column_fold
-from ...runtime.platform.frame_columns import hidden_columns, with_names
-from ...runtime.platform.spark_errors import error_text
-from ...runtime.platform.spark_expressions import as_column, items
-from ...runtime.platform.spark_joins import qualifier_of
-from ...runtime.platform.spark_plans import analyzed
-from ...runtime.platform.struct_fields import known_again, own_fields, recast
+from ...runtime.catalyst.columns import column_fold
+from ...runtime.catalyst.frame_columns import hidden_columns, with_names
+from ...runtime.catalyst.spark_expressions import as_column, items
+from ...runtime.catalyst.spark_joins import qualifier_of
+from ...runtime.catalyst.spark_plans import analyzed
+from ...runtime.catalyst.struct_fields import known_again, own_fields, recast
+from ...runtime.jvm.spark_errors import error_text
 from ..inputs.event_time import CARRIER
 from ..inputs.inputs import Inputs
 from ..inputs.schemas import check_distinct_columns, quoted

@@ -13,11 +13,11 @@ from pyspark.sql.types import StructType
 
 from ...errors import PlanError
 from ...runtime.operators.contract import KeyedOperator
-from ...runtime.operators.processor.cogroup_form import Cogrouped
+from ...runtime.operators.processor.cogroup.cogroup_form import Cogrouped
 from ...runtime.operators.processor.definition import BLOCK_HANDLER
-from ...runtime.operators.processor.frame_form import Frames
+from ...runtime.operators.processor.frames.frame_form import Frames
 from ...runtime.operators.processor.operator import ProcessorOperator
-from ...runtime.operators.processor.row_form import Form, Rows
+from ...runtime.operators.processor.rows.row_form import Form, Rows
 from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
 from ...runtime.protocols.operator_events.event_codec import types_by_name
 from ...runtime.spec import Settings

@@ -9,9 +9,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from ...errors import PlanError
+from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.operators.join.columns import key_column
 from ...runtime.operators.join.late_rows import late_sides_schema
-from ...runtime.platform.spark_session import empty_frame
 from ..inputs.event_time import Watermark, check_one_event_time
 from ..inputs.inputs import Inputs
 from ..inputs.schemas import check_key_type, quoted, same_type

@@ -11,10 +11,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from ...errors import PlanError
+from ...runtime.catalyst.columns import column_fold
+from ...runtime.catalyst.spark_session import empty_frame
+from ...runtime.catalyst.struct_fields import recast, with_own_fields
 from ...runtime.operators.contract import EpochSpec, KeyedOperator
-from ...runtime.platform.columns import column_fold
-from ...runtime.platform.spark_session import empty_frame
-from ...runtime.platform.struct_fields import recast, with_own_fields
 from ...runtime.protocols.event_time import MIN_WATERMARK
 from ...runtime.spec import Settings
 from ..inputs.event_time import CARRIER, EVENT_TIME_MARK, Watermark

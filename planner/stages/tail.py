@@ -17,18 +17,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructField, StructType
 
 from ...errors import OptionError, PlanError
-from ...runtime.operators.tail import Branch, Tail, TailColumn
-from ...runtime.platform.arrow_functions import mapped_in_arrow
-from ...runtime.platform.arrow_types import arrow_type
-from ...runtime.platform.spark_expressions import (
-    called,
-    class_name,
-    items,
-    tree,
-    with_attributes,
-)
-from ...runtime.platform.spark_plans import analyzed, nodes_above, whole_plans
-from ...runtime.platform.spark_session import empty_frame
+from ...runtime.catalyst.spark_expressions import called, class_name, items, tree, with_attributes
+from ...runtime.catalyst.spark_plans import analyzed, nodes_above, whole_plans
+from ...runtime.catalyst.spark_session import empty_frame
+from ...runtime.catalyst.types.arrow_functions import mapped_in_arrow
+from ...runtime.catalyst.types.arrow_types import arrow_type
+from ...runtime.operators.output_transform import Branch, Tail, TailColumn
 from ..inputs.analysis import resolved
 from ..inputs.event_time import WINDOW_MARK
 from ..inputs.inputs import Inputs, Part

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pyarrow import fs
 
 from ...errors import CorruptStateError
-from ..platform.filesystem import exists, list_files
+from ..storage.filesystem import exists, list_files
 from .lease.claims import Claim
 
 _FOLDER = re.compile(r"branch-(\d{8})$")

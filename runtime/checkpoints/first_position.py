@@ -31,13 +31,13 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from ...errors import CorruptStateError, PlanError
-from ...state.pool import sync_path
+from ...state.store.pool import sync_path
 from ..connectors.sources.live_sources import LiveSourceFacts
-from ..platform.checksummed import seal, unseal
-from ..platform.failpoints import failpoint
-from ..platform.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
-from ..platform.parquet import read_parquet
-from ..platform.spark_paths import spark_uri
+from ..spark_io.parquet import read_parquet
+from ..storage.checksummed import seal, unseal
+from ..storage.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
+from ..storage.spark_paths import spark_uri
+from ..support.failpoints import failpoint
 from .metadata import SparkPosition
 from .store import CheckpointStore
 

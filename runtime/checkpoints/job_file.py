@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pyarrow import fs
 
 from ...errors import CheckpointError, CheckpointMismatchError, CorruptStateError
-from ..platform.checksummed import is_as_stamped, stamp
-from ..platform.exclusive import put_if_absent
-from ..platform.filesystem import exists, list_files, read_bytes
+from ..storage.checksummed import is_as_stamped, stamp
+from ..storage.exclusive import put_if_absent
+from ..storage.filesystem import exists, list_files, read_bytes
 from .branch import Branch, branches_in
 from .identity import IDENTITY_VERSION, JobIdentity
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...state.keygroups import shard_ranges
-from ...state.lineage import ShardLineage
-from ...state.registry import schema_to_json
+from ...state.keys.keygroups import shard_ranges
+from ...state.keys.registry import schema_to_json
+from ...state.store.state_manifest import ShardLineage
 from ..operators.contract import KeyedOperator
 from .metadata import OperatorState, ShardState, StateLayout
 

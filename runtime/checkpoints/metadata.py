@@ -12,9 +12,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...errors import CorruptStateError
-from ...state.lineage import ShardLineage
+from ...state.store.state_manifest import ShardLineage
 from ..connectors.transaction import SinkTransaction
-from ..platform.checksummed import Envelope
+from ..storage.checksummed import Envelope
 from .format import Format
 
 #: Version 2: the key groups of a stage may be of some of its key columns (``StateLayout.key_group_places``).

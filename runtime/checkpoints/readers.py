@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pyarrow import fs
 
-from ..platform.filesystem import delete_quietly, list_files, read_bytes, write_atomically
+from ..storage.filesystem import delete_quietly, list_files, read_bytes, write_atomically
 
 #: A reader that has not finished by then may find files gone.
 HOLDS_MS = 30 * 60_000

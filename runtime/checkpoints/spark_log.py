@@ -21,7 +21,7 @@ from pathlib import Path
 from pyarrow import fs
 
 from ...errors import CorruptStateError
-from ..platform.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
+from ..storage.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
 from .metadata import SparkPosition
 
 _ENTRY = re.compile(r"^\.?(\d+)(\.crc)?$")

@@ -28,16 +28,16 @@ from contextlib import contextmanager
 from pyarrow import fs
 
 from ...errors import CheckpointError, CorruptStateError
-from ...state.files import StateFile
-from ...state.lineage import ShardLineage
-from ...state.pool import StatePool
+from ...state.store.files import StateFile
+from ...state.store.pool import StatePool
+from ...state.store.state_manifest import ShardLineage
 from ..connectors.staging import epoch_of
 from ..connectors.transaction import SinkTransaction
-from ..platform.checksummed import seal, unseal
-from ..platform.deletions import delete_files
-from ..platform.exclusive import put_if_absent
-from ..platform.failpoints import failpoint
-from ..platform.filesystem import delete_quietly, exists, list_files, read_bytes, resolve, write_atomically
+from ..storage.checksummed import seal, unseal
+from ..storage.deletions import delete_files
+from ..storage.exclusive import put_if_absent
+from ..storage.filesystem import delete_quietly, exists, list_files, read_bytes, resolve, write_atomically
+from ..support.failpoints import failpoint
 from .branch import Branch, branch_that_counts, checkpoints_in
 from .identity import JobIdentity
 from .job_file import JobFile

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from pyarrow import fs
 
-from ..platform.failpoints import failpoint
-from ..platform.filesystem import exists, write_atomically
+from ..storage.filesystem import exists, write_atomically
+from ..support.failpoints import failpoint
 from .staging import StagedFile
 from .transaction import SinkCall, SinkTransaction
 

@@ -24,15 +24,15 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 from ...errors import PlanError
-from ...state.pool import sync_path
-from ..platform.columns import column_fold, quoted
-from ..platform.filesystem import delete_quietly, exists, list_files, resolve
-from ..platform.folder_checks import check_folder
-from ..platform.parquet import read_parquet
-from ..platform.spark_formats import parquet_holds
-from ..platform.spark_paths import spark_uri
-from ..platform.spark_session import empty_frame
-from ..platform.struct_fields import repeated_field
+from ...state.store.pool import sync_path
+from ..catalyst.columns import column_fold, quoted
+from ..catalyst.spark_session import empty_frame
+from ..catalyst.struct_fields import repeated_field
+from ..spark_io.parquet import read_parquet
+from ..spark_io.spark_formats import parquet_holds
+from ..storage.filesystem import delete_quietly, exists, list_files, resolve
+from ..storage.folder_checks import check_folder
+from ..storage.spark_paths import spark_uri
 from .sinks.files import ParquetSink
 from .staging import StagedFile
 from .transaction import SinkTransaction

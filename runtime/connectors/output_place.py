@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyarrow import fs
 
-from ..platform.arrow_types import arrow_schema
+from ..catalyst.types.arrow_types import arrow_schema
 from .partitioned_output import PartitionedOutput
 from .staged_output import DroppedOutput, StagedOutput
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from ...state.pool import sync_path, writing
-from ..platform.filesystem import delete_quietly
+from ...state.store.pool import sync_path, writing
+from ..storage.filesystem import delete_quietly
 from .staging import StagedFile
 
 #: Entry of a file's metadata with its columns as Spark knows them.

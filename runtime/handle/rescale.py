@@ -5,8 +5,8 @@ from __future__ import annotations
 from concurrent.futures import TimeoutError as NotInTime
 
 from ...errors import QueryError
-from ..driver.rescale_desk import RescaleRequest
-from .ended import EndedQuery
+from ..driver.requests.rescale_queue import RescaleRequest
+from .stopping import EndedQuery
 
 
 class RescaledQuery(EndedQuery):

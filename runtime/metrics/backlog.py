@@ -13,10 +13,10 @@ from typing import Any
 
 from pyarrow import fs
 
-from ..platform.filesystem import delete_quietly, list_files, read_bytes
-from ..platform.spark_cluster import JobWork
+from ..catalyst.spark_cluster import JobWork
+from ..storage.filesystem import delete_quietly, list_files, read_bytes
 from ..tasks.progress import SCAN
-from .listeners import BacklogMoved, FactListener
+from .events.facts import BacklogMoved, FactListener
 
 logger = logging.getLogger(__name__)
 

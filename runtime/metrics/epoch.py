@@ -6,10 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...state.lineage import ShardLineage
+from ...state.store.state_manifest import ShardLineage
 from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..tasks.report import ShardReport
-from .listeners import OffsetsRead, SourceSeen
+from .events.facts import OffsetsRead, SourceSeen
 from .progress import timestamp
 
 

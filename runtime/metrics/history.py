@@ -11,11 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..checkpoints.identity import query_id
-from ..platform.spark_errors import cause_first
-from .checkpoint import CheckpointReport
+from ..jvm.spark_errors import cause_first
 from .epoch import durations_ms, event_time, lag_ms, offsets_entry, source_entry, state_operator, together, totals
-from .lifecycle import LifecycleEvent
-from .listeners import (
+from .events.checkpoint import CheckpointReport
+from .events.facts import (
     CheckpointCompleted,
     EpochApplied,
     Fact,
@@ -26,6 +25,7 @@ from .listeners import (
     RunFailed,
     WholeResultObserved,
 )
+from .lifecycle import LifecycleEvent
 from .progress import QueryProgress, timestamp
 from .story import sentence
 from .wording import in_words

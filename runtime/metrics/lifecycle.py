@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from ..platform.cells import table_html
 from ..protocols.lifecycle.index_set import IndexSet
 from ..protocols.lifecycle.task_journal import TaskEvent
+from ..support.cells import table_html
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Row
 
-from ..platform.frozen import FrozenDict
+from ..support.frozen import FrozenDict
 
 
 class QueryProgress(FrozenDict):
@@ -62,7 +62,7 @@ class QueryProgress(FrozenDict):
         None if the job has none; otherwise ``eventsSent`` to shards in this run, ``eventsDelivered`` of them,
         ``eventsReceived`` from shards, and ``eventsBuffered``, those that wait for an epoch or a checkpoint.
     ``checkpoint``
-        the last complete one, None before the first: see :class:`~.checkpoint.CheckpointReport`.
+        the last complete one, None before the first: see :class:`~.events.checkpoint.CheckpointReport`.
     """
 
     id: str

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyspark
 
-from ..platform.spark_errors import what_happened
-from . import listeners
-from .event_files import HistoryFolder
-from .event_log import EventLog, LogLimits
-from .events import InputNode, PlannedPhase, RunBegan, RunEnded, RunEvent, StageNode
-from .listeners import Fact
-from .mailbox import Mailbox
-from .run_listener import LISTENERS, Listeners, is_routine
+from ..jvm.spark_errors import what_happened
+from .events import facts
+from .events.event_files import HistoryFolder
+from .events.event_log import EventLog, LogLimits
+from .events.events import InputNode, PlannedPhase, RunBegan, RunEnded, RunEvent, StageNode
+from .events.facts import Fact
+from .events.mailbox import Mailbox
+from .events.run_listener import LISTENERS, Listeners, is_routine
 from .translation import Translator
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ logger = logging.getLogger(__name__)
 #: How long the end of a run waits for those who listen.
 DRAIN_S = 5.0
 _ROUTINE_FACTS = (
-    listeners.BacklogMoved,
-    listeners.EpochApplied,
-    listeners.OffsetsKnown,
-    listeners.CheckpointCompleted,
-    listeners.RowsDelivered,
+    facts.BacklogMoved,
+    facts.EpochApplied,
+    facts.OffsetsKnown,
+    facts.CheckpointCompleted,
+    facts.RowsDelivered,
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from .events import (
+from .events.events import (
     BacklogProgressed,
     CheckpointCompleted,
     CheckpointFailed,

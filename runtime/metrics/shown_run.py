@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..platform.shown_query import GONE, ShownQuery
-from ..platform.spark_errors import cause_first
-from .listeners import (
+from ..jvm.spark_errors import cause_first
+from ..spark_io.shown_query import GONE, ShownQuery
+from .events.facts import (
     BacklogMoved,
     EpochApplied,
     Fact,

@@ -11,10 +11,10 @@ from typing import Any
 
 from ...errors import CheckpointError
 from ..checkpoints.lease.claims import ClaimFolder
-from ..checkpoints.lease.standing import Standing, standing_of
-from ..platform.filesystem import resolve
-from .event_reader import HistoryTail
-from .events import CheckpointCompleted, EpochApplied
+from ..checkpoints.lease.run_presence import Standing, standing_of
+from ..storage.filesystem import resolve
+from .events.event_reader import HistoryTail
+from .events.events import CheckpointCompleted, EpochApplied
 from .runs import RunRecord, runs_of
 
 

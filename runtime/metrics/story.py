@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..protocols.lifecycle.events import Stop
-from .listeners import (
+from .events.facts import (
     CheckpointCompleted,
     CheckpointFailed,
     Fact,

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..platform.spark_errors import what_happened
+from ..jvm.spark_errors import what_happened
 from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..protocols.lifecycle.events import Stop
 from ..tasks.report import ShardReport
-from . import events, listeners
 from .epoch import durations_ms, lag_by_partition, totals
+from .events import events, facts
 from .progress import plain
 from .wording import in_words
 
@@ -51,7 +51,7 @@ class Translator:
         """What every event has."""
         return {"query_id": self.query_id, "run_id": self.run_id, "name": self.name, "at_ms": at_ms}
 
-    def of(self, fact: listeners.Fact, at_ms: int) -> Iterator[events.RunEvent]:
+    def of(self, fact: facts.Fact, at_ms: int) -> Iterator[events.RunEvent]:
         """The events of a fact: one, or none.
 
         Args:
@@ -60,17 +60,17 @@ class Translator:
         """
         common = self.common(at_ms)
         match fact:
-            case listeners.EpochApplied():
+            case facts.EpochApplied():
                 yield self._epoch(fact, at_ms)
-            case listeners.BacklogMoved(stage, now):
+            case facts.BacklogMoved(stage, now):
                 yield _backlog(common, stage, now)
-            case listeners.OffsetsKnown(epoch, sources):
+            case facts.OffsetsKnown(epoch, sources):
                 found = {name: _position(name, epoch, read) for name, read in sources.items()}
                 self._positions.update(found)
                 yield events.PositionsKnown(**common, positions=tuple(found.values()))
-            case listeners.CheckpointCompleted(report):
+            case facts.CheckpointCompleted(report):
                 yield _checkpoint(common, report)
-            case listeners.CheckpointFailed(number, trigger, outcome, error, is_tolerated, in_a_row):
+            case facts.CheckpointFailed(number, trigger, outcome, error, is_tolerated, in_a_row):
                 yield events.CheckpointFailed(
                     **common,
                     checkpoint_id=number,
@@ -81,13 +81,13 @@ class Translator:
                     is_tolerated=is_tolerated,
                     failures_in_a_row=in_a_row,
                 )
-            case listeners.PhaseBegan(kind):
+            case facts.PhaseBegan(kind):
                 yield events.PhaseBegan(**common, phase=kind)
-            case listeners.Restored(number, epoch, drained):
+            case facts.Restored(number, epoch, drained):
                 yield events.RunRestored(**common, checkpoint_id=number, epoch=epoch, drained=drained)
-            case listeners.SourceChanged(source, is_backlog, epoch, reason):
+            case facts.SourceChanged(source, is_backlog, epoch, reason):
                 yield events.SourceChanged(**common, source=source, is_backlog=is_backlog, epoch=epoch, reason=reason)
-            case listeners.MessagesLost(lost, source, epoch):
+            case facts.MessagesLost(lost, source, epoch):
                 yield events.DataLost(
                     **common,
                     source=source,
@@ -99,7 +99,7 @@ class Translator:
                     fate=lost.fate,
                     text=str(lost),
                 )
-            case listeners.FileLost(path, fate, epoch):
+            case facts.FileLost(path, fate, epoch):
                 yield events.DataLost(
                     **common,
                     source=path,
@@ -111,25 +111,25 @@ class Translator:
                     fate=fate,
                     text=f"{path} is {fate}: its rows since the last checkpoint",
                 )
-            case listeners.SavepointWritten(path, by_recovery):
+            case facts.SavepointWritten(path, by_recovery):
                 self._savepoint = path
                 yield events.SavepointWritten(**common, path=path, by_recovery=by_recovery)
-            case listeners.Rescaled(before, after, number):
+            case facts.Rescaled(before, after, number):
                 yield events.ShardsRescaled(**common, before=dict(before), after=dict(after), checkpoint_id=number)
-            case listeners.RunFinished():
+            case facts.RunFinished():
                 self.how = "finished"
-            case listeners.RunStopped(savepoint):
+            case facts.RunStopped(savepoint):
                 self.how = "stopped"
                 if savepoint is not None:
                     self.drained, self.was_stopped_with = savepoint is Stop.DRAIN, self._savepoint
-            case listeners.RunFailed():
+            case facts.RunFailed():
                 self.how = "failed"
             case _:
                 words = in_words(fact)
                 if words is not None:
                     yield events.Noted(**common, what=words[0], text=words[1])
 
-    def _epoch(self, fact: listeners.EpochApplied, at_ms: int) -> events.EpochApplied:
+    def _epoch(self, fact: facts.EpochApplied, at_ms: int) -> events.EpochApplied:
         reports = [report for stage in fact.stages for report in stage.reports]
         sums = {stage.uid: totals(stage.reports) for stage in fact.stages}
         stages = tuple(_stage(stage, sums[stage.uid]) for stage in fact.stages)
@@ -170,7 +170,7 @@ class Translator:
         )
 
 
-def _stage(stage: listeners.StageEpoch, sums: Counter[str]) -> events.StageProgress:
+def _stage(stage: facts.StageEpoch, sums: Counter[str]) -> events.StageProgress:
     files = [file for lineage in stage.lineages for file in lineage.files]
     slowest: dict[str, int] = {}
     for report in stage.reports:
@@ -212,7 +212,7 @@ def _seconds(report: ShardReport) -> float:
     return sum(report.durations_ms.values()) / 1000
 
 
-def _source(seen: listeners.SourceSeen) -> events.SourceProgress:
+def _source(seen: facts.SourceSeen) -> events.SourceProgress:
     times = seen.times
     return events.SourceProgress(
         name=seen.name,
@@ -224,7 +224,7 @@ def _source(seen: listeners.SourceSeen) -> events.SourceProgress:
     )
 
 
-def _position(name: str, epoch: int, read: listeners.OffsetsRead) -> events.SourcePosition:
+def _position(name: str, epoch: int, read: facts.OffsetsRead) -> events.SourcePosition:
     lag = lag_by_partition(read.end, read.latest)
     return events.SourcePosition(
         name=name,

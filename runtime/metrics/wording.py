@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..platform.spark_errors import what_happened
+from ..jvm.spark_errors import what_happened
 from ..protocols.lifecycle.events import Stop
-from .listeners import (
+from .events.facts import (
     CheckpointCompleted,
     CheckpointFailed,
     Fact,

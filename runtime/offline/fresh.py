@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..checkpoints.layout import empty_stage
 from ..checkpoints.metadata import CheckpointMetadata, SourceState
 from ..connectors.transaction import SinkTransaction
-from ..driver.standing import fresh_watermark
+from ..driver.recovery.initial_state import fresh_watermark
 from .history_pass import TRIGGER
 
 if TYPE_CHECKING:

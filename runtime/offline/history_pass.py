@@ -18,21 +18,21 @@ from ..checkpoints.metadata import CheckpointMetadata
 from ..checkpoints.savepoints.queue import SavepointDesk
 from ..checkpoints.store import CheckpointStore
 from ..connectors.sinks.per_epoch import NoopSink
-from ..driver.commit_queue import CommitDesk
-from ..driver.endings import Ending
-from ..driver.job_state import Cut
-from ..driver.live_start import LiveStart
-from ..driver.pause_switch import PauseSwitch
-from ..driver.phases import PHASES
-from ..driver.recovery import Recovered
-from ..driver.running_job import RunContext, RunningJob
-from ..driver.snapshot import Published
-from ..driver.standing import fresh_state
+from ..driver.recovery.initial_state import fresh_state
+from ..driver.recovery.recovery import Recovered
+from ..driver.requests.commit_queue import CommitDesk
+from ..driver.requests.pause_switch import PauseSwitch
+from ..driver.run.live_start import LiveStart
+from ..driver.run.phases import PHASES
+from ..driver.run.running_job import RunContext, RunningJob
+from ..driver.run.shutdown import Ending
+from ..driver.run.snapshot import Published
+from ..driver.state.job_state import Cut
+from ..jvm.worker_errors import translate
 from ..metrics.backlog import BacklogProgress
-from ..metrics.listeners import Fact
-from ..platform.clean_up import take_all
-from ..platform.filesystem import resolve
-from ..platform.worker_errors import translate
+from ..metrics.events.facts import Fact
+from ..storage.filesystem import resolve
+from ..support.clean_up import take_all
 
 if TYPE_CHECKING:
     from ..spec import JobSpec

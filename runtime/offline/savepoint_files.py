@@ -8,8 +8,8 @@ from ..checkpoints.savepoints.folder import SavepointFolder
 from ..checkpoints.savepoints.store import PLAN, SavepointFile, SavepointStore
 from ..checkpoints.savepoints.writer import state_files
 from ..checkpoints.store import CheckpointStore
-from ..platform.filesystem import delete_quietly, list_files
-from ..platform.parallel import in_parallel
+from ..storage.filesystem import delete_quietly, list_files
+from ..storage.parallel import in_parallel
 
 #: Folder in the unfinished savepoint for what is made on the way.
 WORK = "work"

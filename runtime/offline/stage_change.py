@@ -14,19 +14,19 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ...errors import MixedModeError, StateSchemaError, UnknownStateError
-from ...state.keygroups import KeyGroupRange
-from ...state.layout import TIMER_SLOTS, TimerKind
-from ...state.lineage import ShardLineage
-from ...state.registry import StateRegistry, schema_from_json
+from ...state.keys.keygroups import KeyGroupRange
+from ...state.keys.layout import TIMER_SLOTS, TimerKind
+from ...state.keys.registry import StateRegistry, schema_from_json
+from ...state.store.state_manifest import ShardLineage
+from ..catalyst.columns import quoted
+from ..catalyst.types.arrow_functions import mapped_in_arrow
 from ..checkpoints.metadata import OperatorState, ShardState, StateLayout
-from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
-from ..platform.arrow_functions import mapped_in_arrow
-from ..platform.columns import quoted
-from ..platform.worker_errors import translate
+from ..jobs.shuffle import exchanged_by_shard, key_group
+from ..jvm.worker_errors import translate
+from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ..tasks.report import REPORT_SCHEMA, ShardReport
-from ..tasks.scan_task import Shards
-from ..tasks.shuffle import exchanged_by_shard, key_group
-from ..tasks.state_change_task import ORDER, TAG, StateChangeTask, change_schema, key_column
+from ..tasks.state.scan_task import Shards
+from ..tasks.state.state_change_task import ORDER, TAG, StateChangeTask, change_schema, key_column
 from .state_frames import StageKey, StateFrames
 
 if TYPE_CHECKING:

@@ -27,13 +27,13 @@ from pyspark.sql.types import (
 )
 
 from ...errors import StateSchemaError
-from ...state.layout import TIMER_KINDS, TIMER_SLOTS, TimerKind
-from ...state.registry import StateDescriptor
-from ...state.widening import obstacle
-from ..platform.arrow_types import arrow_type
-from ..platform.columns import normalise_floats, quoted
-from ..tasks.scan_task import struct_of
-from ..tasks.state_change_task import EXPIRES, ORDER, REMOVED, TAG, key_column, value_columns
+from ...state.codec.widening import obstacle
+from ...state.keys.layout import TIMER_KINDS, TIMER_SLOTS, TimerKind
+from ...state.keys.registry import StateDescriptor
+from ..catalyst.columns import normalise_floats, quoted
+from ..catalyst.types.arrow_types import arrow_type
+from ..tasks.state.scan_task import struct_of
+from ..tasks.state.state_change_task import EXPIRES, ORDER, REMOVED, TAG, key_column, value_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -74,7 +74,7 @@ class StageKey:
 
 
 class StateFrames:
-    """Makes rows for :class:`~..tasks.state_change_task.StateChangeTask` of users' frames.
+    """Makes rows for :class:`~..tasks.state.state_change_task.StateChangeTask` of users' frames.
 
     Args:
         key: the key of the stage.

@@ -23,18 +23,18 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, SparkSession
 
 from ...errors import CheckpointError, OptionError, PlanError, SetupError, StateSchemaError, UnknownStateError
-from ...state.layout import TIMER_KINDS, TimerKind
-from ...state.registry import StateRegistry, schema_from_json
+from ...state.keys.layout import TIMER_KINDS, TimerKind
+from ...state.keys.registry import StateRegistry, schema_from_json
 from ..checkpoints.layout import empty_stage
 from ..checkpoints.metadata import CheckpointMetadata, OperatorState, StateLayout
 from ..checkpoints.savepoints.folder import SavepointFolder
 from ..checkpoints.savepoints.restore import check_fits
 from ..checkpoints.savepoints.store import PLAN, SavepointStore
 from ..checkpoints.store import CheckpointStore
-from ..driver.standing import fresh_watermark
-from ..platform.failpoints import failpoint
-from ..platform.filesystem import path_text, read_bytes
-from ..tasks.scan_task import Shards
+from ..driver.recovery.initial_state import fresh_watermark
+from ..storage.filesystem import path_text, read_bytes
+from ..support.failpoints import failpoint
+from ..tasks.state.scan_task import Shards
 from .fresh import fresh_checkpoint
 from .history_pass import TRIGGER, check_history, history_pass
 from .savepoint_files import WORK, fill

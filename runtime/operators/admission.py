@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..platform.columns import event_time_sql, quoted
+from ..catalyst.columns import event_time_sql, quoted
 from ..protocols.event_time import MIN_WATERMARK
 
 if TYPE_CHECKING:

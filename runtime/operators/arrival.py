@@ -1,6 +1,6 @@
 """The order in which a stream would have brought the rows of a key, as columns of a stage's input.
 
-History rows of files carry two numbers that say where each row stands (:mod:`..platform.file_rows`).  Micro-batches
+History rows of files carry two numbers that say where each row stands (:mod:`..spark_io.file_rows`).  Micro-batches
 need one, the row's number among those of the tasks that read it, as Spark numbers tasks in the order of partitions;
 it is added when an operator prepares its rows.
 
@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..platform.columns import quoted
-from ..platform.file_rows import AFTER_FILES, ARRIVAL_FILE_COLUMN, ARRIVAL_PLACE_COLUMN, ROW_BITS
+from ..catalyst.columns import quoted
+from ..spark_io.file_rows import AFTER_FILES, ARRIVAL_FILE_COLUMN, ARRIVAL_PLACE_COLUMN, ROW_BITS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

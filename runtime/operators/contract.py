@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 import numpy as np
 import pyarrow as pa
 
-from ...state.keygroups import KeyGroupRange
+from ...state.keys.keygroups import KeyGroupRange
 from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..protocols.operator_events.task_events import TaskEvents
 from .emission import emitted_at
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
     from typing_extensions import Self
 
-    from ...state.compaction import StateRewrite
-    from ...state.files import StateWriter
-    from ...state.registry import StateRegistry
-    from ...state.replica import ShardReplica
+    from ...state.keys.registry import StateRegistry
+    from ...state.store.compaction import StateRewrite
+    from ...state.store.files import StateWriter
+    from ...state.store.local_copy import ShardReplica
     from .projection import Projection
 
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
-from ..platform.columns import event_time_us
+from ..catalyst.columns import event_time_us
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

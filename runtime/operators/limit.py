@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from ...state.keys import KeyCodec
-from ...state.registry import StateRegistry
-from ..platform.arrow_types import arrow_schema
-from ..platform.columns import quoted
+from ...state.keys.keys import KeyCodec
+from ...state.keys.registry import StateRegistry
+from ..catalyst.columns import quoted
+from ..catalyst.types.arrow_types import arrow_schema
 from .admission import note_event_time
 from .arrival import arrival_columns, with_arrival
 from .columnar.cells import Cells

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructType
 
-from ..platform.struct_fields import known_again, recast, with_own_fields
+from ..catalyst.struct_fields import known_again, recast, with_own_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -2,7 +2,7 @@
 
 It is a stage so that such a job is run as any other is: the same phases, seam, checkpoints, ids and kinds of sinks.
 Only its epochs differ: no row is moved to a shard, and the tasks of Spark's own plan stage the output
-(:meth:`..tasks.executor.EpochExecutor.execute`).  So its shards have nothing, and need not be as many as anything.
+(:meth:`..jobs.executor.EpochExecutor.execute`).  So its shards have nothing, and need not be as many as anything.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from ...state.registry import StateRegistry
+from ...state.keys.registry import StateRegistry
 from .contract import KeyedOperator, ShardContext
 
 #: What the stage says that it is.

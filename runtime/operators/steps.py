@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from ..platform.columns import quoted
+from ..catalyst.columns import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

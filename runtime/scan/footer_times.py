@@ -15,9 +15,9 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..platform.filesystem import resolve
-from ..platform.parquet_scan import NotTakenError, ScanColumn, check_footer
-from ..platform.spark_plans import united
+from ..catalyst.spark_plans import united
+from ..storage.filesystem import resolve
+from .parquet_scan import NotTakenError, ScanColumn, check_footer
 from .row_scans import recognised_rows
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow import fs
 
-from ..platform.filesystem import resolve
-from ..platform.long_expressions import LongExpression
-from ..platform.parquet_scan import FilePart, NotTakenError, ParquetScan
-from ..platform.partial_calls import PartialCall
-from . import functions  # noqa: F401  tasks compute values by them
-from .values import Batch, Value, filtered
+from ..storage.filesystem import resolve
+from .expressions import functions  # noqa: F401  tasks compute values by them
+from .expressions.long_expressions import LongExpression
+from .expressions.values import Batch, Value, filtered
+from .parquet_scan import FilePart, NotTakenError, ParquetScan
+from .partial_calls import PartialCall
 
 _LEAST_PART_BYTES, _GREATEST_PART_BYTES = 4 * 1024 * 1024, 128 * 1024 * 1024
 #: Rows of the first file for which all is computed at the start: what can fail mostly fails there.

@@ -8,14 +8,14 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from ..platform.arrow_types import arrow_type
-from ..platform.long_expressions import long_expression
-from ..platform.parquet_scan import NotTakenError, ScanColumn, is_scannable
-from ..platform.partial_calls import PartialCall, is_extreme, is_sum, is_whole_number
-from ..platform.spark_expressions import class_name, constant, items
+from ..catalyst.spark_expressions import class_name, constant, items
+from ..catalyst.types.arrow_types import arrow_type
+from .expressions.long_expressions import long_expression
+from .expressions.translations import translator
+from .expressions.values import Value
+from .parquet_scan import NotTakenError, ScanColumn, is_scannable
+from .partial_calls import PartialCall, is_extreme, is_sum, is_whole_number
 from .partial_scans import ScanKey
-from .translations import translator
-from .values import Value
 
 
 class Reader:

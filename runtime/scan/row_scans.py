@@ -17,13 +17,13 @@ import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from ..platform.file_numbers import ReadFile, listed_files
-from ..platform.parquet_scan import NotTakenError, ParquetScan
-from ..platform.spark_expressions import class_name, constant, items, with_attributes, without_alias
-from ..platform.spark_plans import analyzed
+from ..catalyst.spark_expressions import class_name, constant, items, with_attributes, without_alias
+from ..catalyst.spark_plans import analyzed
+from ..spark_io.file_numbers import ReadFile, listed_files
+from .expressions.values import Value
+from .parquet_scan import NotTakenError, ParquetScan
 from .reader import Reader
 from .scan_plans import check_relation, relation_of
-from .values import Value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,17 +17,17 @@ import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from ..platform.micro_batch import plan_behind
-from ..platform.parquet_scan import NotTakenError, ParquetScan
-from ..platform.partial_calls import PartialCall
-from ..platform.partition_values import files_with_values
-from ..platform.spark_expressions import class_name, items, with_attributes, without_alias
-from ..platform.spark_plans import analyzed
-from ..platform.spark_session import session_settings
+from ..catalyst.prepared.micro_batch import plan_behind
+from ..catalyst.spark_expressions import class_name, items, with_attributes, without_alias
+from ..catalyst.spark_plans import analyzed
+from ..catalyst.spark_session import session_settings
+from .expressions.translator import constant_of
+from .expressions.values import Batch, Value
+from .parquet_scan import NotTakenError, ParquetScan
+from .partial_calls import PartialCall
 from .partial_scans import PartialScan, RecognisedScan, ScanKey
+from .partition_values import files_with_values
 from .reader import Reader
-from .translator import constant_of
-from .values import Batch, Value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..platform.decimal_words import of_unscaled, unscaled
-from ..platform.partial_calls import PartialCall
+from .decimal_words import of_unscaled, unscaled
+from .partial_calls import PartialCall
 
 _LONG = 1 << 63
 

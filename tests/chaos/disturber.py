@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 import process_tree
-from mixedmode.runtime.platform import failpoints
+from mixedmode.runtime.support import failpoints
 from points import TASK_LIVE, TASK_START, TASK_VICTIMS, Disturbance
 
 
@@ -73,7 +73,7 @@ class Disturber:
         self._waiting.clear()
 
     def reached(self, name: str) -> None:
-        """In place of :func:`mixedmode.runtime.platform.failpoints.failpoint`."""
+        """In place of :func:`mixedmode.runtime.support.failpoints.failpoint`."""
         due = []
         with self._lock:
             for entry in list(self._armed):

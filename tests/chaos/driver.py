@@ -23,15 +23,15 @@ import process_tree  # noqa: E402
 import support  # noqa: E402
 from disturber import Disturber, prepare_workers  # noqa: E402
 from mixedmode import MixedQuery, state_reader  # noqa: E402
-from mixedmode.runtime.driver import housekeeping  # noqa: E402
-from mixedmode.state import lineage  # noqa: E402
+from mixedmode.runtime.driver.checkpoint import housekeeping  # noqa: E402
+from mixedmode.state.store import state_manifest  # noqa: E402
 from plans import Plan, plan_of  # noqa: E402
 from points import Disturbance  # noqa: E402
 from pyspark import cloudpickle  # noqa: E402
 from pyspark.sql import SparkSession  # noqa: E402
 
 _HOUSEKEEPING = (housekeeping.CLEAN_EVERY_MS, housekeeping.KEEP_MS)
-_COMPACTION = (lineage._FULL_MIN_BYTES, lineage._LOGS_MAX)
+_COMPACTION = (state_manifest._FULL_MIN_BYTES, state_manifest._LOGS_MAX)
 _SETTINGS = {
     "spark.shuffle.reduceLocality.enabled": "false",
     # How many attempts of a stage a lost daemon or executor costs depends on when it is lost.
@@ -63,7 +63,7 @@ class Driver:
         """Start the job of a plan and come to its live phase."""
         made, root = plan_of(*plan[:2], cluster=plan[2]), Path(folder)
         self._disturber.beside_s = made.beside_ms / 1000
-        lineage._FULL_MIN_BYTES, lineage._LOGS_MAX = (0, 2) if made.compacts_eagerly else _COMPACTION
+        state_manifest._FULL_MIN_BYTES, state_manifest._LOGS_MAX = (0, 2) if made.compacts_eagerly else _COMPACTION
         housekeeping.CLEAN_EVERY_MS, housekeeping.KEEP_MS = (0, 0) if made.compacts_eagerly else _HOUSEKEEPING
         writer = self._job(made, root, history).writeStream
         if made.kind == "totals":

@@ -63,8 +63,8 @@ TESTS = {
 }
 #: Where a job is compared with what an earlier one has left: whatever is refused there is of a row.
 REFUSING = (
-    "runtime/driver/recovery.py",
-    "runtime/driver/stage_state.py",
+    "runtime/driver/recovery/recovery.py",
+    "runtime/driver/state/stage_state.py",
     "runtime/operators/aggregate/evolution.py",
     "runtime/operators/join/evolution.py",
     "runtime/protocols/lifecycle/finished_state.py",

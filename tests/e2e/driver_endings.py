@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import support
-from mixedmode.runtime.platform.failpoints import VARIABLE
+from mixedmode.runtime.support.failpoints import VARIABLE
 
 
 def main(folder: Path, how: str, savepoint: str = "", failpoints: str = "") -> None:

@@ -5,4 +5,4 @@ import numbering  # noqa: F401
 import support  # noqa: F401
 from mixedmode.planner.frames import frame  # noqa: F401
 from mixedmode.planner.plans import compile  # noqa: F401
-from mixedmode.runtime.driver import runner  # noqa: F401
+from mixedmode.runtime.driver.run import runner  # noqa: F401

@@ -24,8 +24,8 @@ import refusing
 import support
 from mixedmode import MixedModeError
 from mixedmode.runtime.connectors.sinks import files
-from mixedmode.runtime.driver import runner
-from mixedmode.runtime.platform import failpoints
+from mixedmode.runtime.driver.run import runner
+from mixedmode.runtime.support import failpoints
 from pyarrow import fs
 from pyspark import cloudpickle
 

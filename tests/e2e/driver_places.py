@@ -18,7 +18,7 @@ from typing import Any
 import mixedmode
 import support
 from epoch_calls import EpochCalls
-from mixedmode.runtime.platform.spark_cluster import Executors
+from mixedmode.runtime.catalyst.spark_cluster import Executors
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from mixedmode.runtime.driver.epoch_runner import EpochRunner
-from mixedmode.runtime.platform.batch_calls import BatchFunction
-from mixedmode.runtime.platform.executed_templates import ExecutedTemplate
+from mixedmode.runtime.catalyst.prepared.batch_calls import BatchFunction
+from mixedmode.runtime.catalyst.prepared.prepared_physical_plan import ExecutedTemplate
+from mixedmode.runtime.driver.epochs.epoch_runner import EpochRunner
 from py4j.clientserver import ClientServerConnection
 
 

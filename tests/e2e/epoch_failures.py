@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mixedmode.runtime.driver import graph_epochs
+from mixedmode.runtime.driver.epochs import graph_epochs
 
 
 class EpochFailures:

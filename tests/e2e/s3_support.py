@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import support
-from mixedmode.runtime.platform.filesystem import list_files, resolve
+from mixedmode.runtime.storage.filesystem import list_files, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

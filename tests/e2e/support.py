@@ -17,8 +17,8 @@ import mixedmode
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from mixedmode.runtime.driver import housekeeping
-from mixedmode.state import lineage
+from mixedmode.runtime.driver.checkpoint import housekeeping
+from mixedmode.state.store import state_manifest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -91,7 +91,7 @@ def driver_session(master: str = "local[2]", settings: dict[str, str] | None = N
 
 def compact_eagerly() -> None:
     """Have small states compacted, too, and old files removed behind each checkpoint, by the jobs of this process."""
-    lineage._FULL_MIN_BYTES, lineage._LOGS_MAX = 0, 2
+    state_manifest._FULL_MIN_BYTES, state_manifest._LOGS_MAX = 0, 2
     housekeeping.CLEAN_EVERY_MS = housekeeping.KEEP_MS = 0
 
 

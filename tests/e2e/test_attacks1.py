@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import support
 from mixedmode import MixedQuery
-from mixedmode.runtime.platform import failpoints
+from mixedmode.runtime.support import failpoints
 from support import World
 
 pytestmark = pytest.mark.spark

@@ -20,7 +20,7 @@ from mixedmode import (
     PlanError,
     QueryError,
 )
-from mixedmode.runtime.platform.spark_errors import what_happened
+from mixedmode.runtime.jvm.spark_errors import what_happened
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor

@@ -20,8 +20,8 @@ import pytest
 import support
 from mixedmode import CheckpointError, QueryError, StateSchemaError, UserCodeError, events
 from mixedmode.runtime.connectors.sources.live_query import Stopped
-from mixedmode.runtime.metrics.run_listener import ROUTINE
-from mixedmode.runtime.platform import failpoints
+from mixedmode.runtime.metrics.events.run_listener import ROUTINE
+from mixedmode.runtime.support import failpoints
 from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
@@ -117,7 +117,7 @@ def test_a_checkpoint_that_fails_for_a_users_thread(world: World, monkeypatch: p
         query._runner.stop()
         raise Stopped
 
-    monkeypatch.setattr("mixedmode.runtime.driver.phases.commit_now", stopped_meanwhile)
+    monkeypatch.setattr("mixedmode.runtime.driver.run.phases.commit_now", stopped_meanwhile)
     query.processAllAvailable()
     assert (query.isActive, query.exception()) == (False, None)
     assert support.without_flush(world.output()) == support.sessions_of(EVENTS), "whoever stops it takes a checkpoint"

@@ -9,7 +9,7 @@ import pytest
 import support
 from driver_jvm import DriverJvm
 from driver_places import MORE, STEADY
-from mixedmode.runtime.platform.failpoints import VARIABLE
+from mixedmode.runtime.support.failpoints import VARIABLE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
 

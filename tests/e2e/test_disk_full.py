@@ -243,7 +243,9 @@ def test_full_after_the_checkpoint_is_complete(world: World, disk: Disk, monkeyp
 def test_full_elsewhere(world: World, monkeypatch: pytest.MonkeyPatch, size_bytes: int) -> None:
     """On a filesystem that is not local, half-written checkpoints are none: the tolerated ones pass, then one fails."""
     disk = Refusing(world.folder / "full", "_metadata")
-    monkeypatch.setattr("mixedmode.runtime.driver.runner.resolve", lambda location: (fs.PyFileSystem(disk), location))
+    monkeypatch.setattr(
+        "mixedmode.runtime.driver.run.runner.resolve", lambda location: (fs.PyFileSystem(disk), location)
+    )
     options = {**EAGER, "execution.checkpointing.tolerable-failed-checkpoints": "2"}
     history, live = world.history(EVENTS[:80]), world.live()
     first = world.start(support.sessions(history, live), options)

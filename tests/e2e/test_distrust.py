@@ -81,7 +81,7 @@ def test_sparks_list_of_files_is_checked(world: World) -> None:
 def test_a_log_that_is_altered_under_a_live_query_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who reads it first, epoch or compaction, names the changed file and the older checkpoint that is whole; what was
     shown until then stays."""
-    monkeypatch.setattr("mixedmode.state.lineage._LOGS_MAX", 3)
+    monkeypatch.setattr("mixedmode.state.store.state_manifest._LOGS_MAX", 3)
     options = {**OBSERVED, "execution.checkpointing.interval": "1 ms", "state.checkpoints.num-retained": "9"}
     query = world.start(support.sessions(world.history(EVENTS[:80]), world.live()), options)
     assert query.wait_for("live", 300), query.exception()
@@ -136,7 +136,7 @@ def test_output_that_waited_through_a_crash_is_checked(world: World, monkeypatch
             raise RuntimeError("crash")
 
     with monkeypatch.context() as patched:
-        patched.setattr("mixedmode.runtime.driver.completion.failpoint", crash)
+        patched.setattr("mixedmode.runtime.driver.checkpoint.async_checkpoint.failpoint", crash)
         query = world.start(keyed, OBSERVED)
         query._ended.wait(300)
         assert "crash" in str(query.exception())

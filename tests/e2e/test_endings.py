@@ -19,10 +19,11 @@ from mixedmode import CheckpointError, MixedQuery, QueryError
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.sinks.files import ParquetSink
-from mixedmode.runtime.driver import epoch_runner, runner
-from mixedmode.runtime.driver.completing_thread import CompletingThread
-from mixedmode.runtime.platform import failpoints
+from mixedmode.runtime.driver.checkpoint.checkpoint_thread import CompletingThread
+from mixedmode.runtime.driver.epochs import epoch_runner
+from mixedmode.runtime.driver.run import runner
 from mixedmode.runtime.protocols.lifecycle.final_checkpoint import FinalCheckpoint
+from mixedmode.runtime.support import failpoints
 from pyarrow import fs
 from pyspark import cloudpickle
 from pyspark.sql import functions as F

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from driver_jvm import KILLED, DriverJvm
-from mixedmode.runtime.platform.failpoints import VARIABLE
+from mixedmode.runtime.support.failpoints import VARIABLE
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import mixedmode
 import pytest
-from mixedmode.runtime.platform import failpoints
+from mixedmode.runtime.support import failpoints
 from pyspark.sql import functions as F
 from support import refusal
 

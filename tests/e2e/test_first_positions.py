@@ -13,7 +13,7 @@ import pytest
 import support
 from driver_jvm import KILLED, DriverJvm
 from driver_positions import BETWEEN, DURING, HISTORY, JOBS, LATER, OLD
-from mixedmode.runtime.platform.failpoints import VARIABLE, _hits
+from mixedmode.runtime.support.failpoints import VARIABLE, _hits
 from pyspark import cloudpickle
 from support import World
 

@@ -10,9 +10,9 @@ from typing import Any
 import numbering
 import pytest
 import support
-from mixedmode.runtime.driver import completion
-from mixedmode.runtime.platform import failpoints
+from mixedmode.runtime.driver.checkpoint import async_checkpoint
 from mixedmode.runtime.protocols.operator_events.gateway import CoordinatorGateway, Gateway, SubtaskGateway
+from mixedmode.runtime.support import failpoints
 from numbering import Numbering
 from pyspark import cloudpickle
 from support import World
@@ -73,7 +73,7 @@ class Scenario:
         self._land(20)
         self._until(lambda: self.heard == 20, "rows that come while all is open are heard of")
         self.before()
-        self.monkeypatch.setattr(completion, "failpoint", reached)
+        self.monkeypatch.setattr(async_checkpoint, "failpoint", reached)
         running, taken = self.query._runner.running, self.query.status["checkpoint"]
         assert running is not None
         try:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import support
 from epoch_failures import EpochFailures
-from mixedmode.runtime.driver import graph_epochs
+from mixedmode.runtime.driver.epochs import graph_epochs
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor

@@ -8,7 +8,7 @@ import joins
 import pytest
 import support
 from joins import FURTHER, IN_RANGE, Pair, Sided
-from mixedmode.state import lineage
+from mixedmode.state.store import state_manifest
 from support import World
 
 pytestmark = pytest.mark.spark
@@ -36,8 +36,8 @@ def test_a_side_that_ends_lets_the_other_ones_state_go(pair: Pair, monkeypatch: 
     """J9, J11: the left is history alone.  Checkpoints go on, the right's watermark is the only one from there on, rows
     of the left go out or are dropped as it passes them, and right rows find no place in the state."""
     # What is forgotten is gone from the files with the checkpoint after.
-    monkeypatch.setattr(lineage, "_FULL_MIN_BYTES", 0)
-    monkeypatch.setattr(lineage, "_LOGS_MAX", 0)
+    monkeypatch.setattr(state_manifest, "_FULL_MIN_BYTES", 0)
+    monkeypatch.setattr(state_manifest, "_LOGS_MAX", 0)
     lefts = [(0, event) for event in joins.of_side(ROWS, 0)]
     rights = [row for row in ROWS if row[0] == 1]
     query = pair.left.start(

@@ -12,7 +12,7 @@ from driver_jvm import KILLED, DriverJvm
 from kafka_broker import Broker
 from kafka_support import check_each_once, send
 from mixedmode import kafka as topics
-from mixedmode.runtime.platform.failpoints import VARIABLE
+from mixedmode.runtime.support.failpoints import VARIABLE
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 

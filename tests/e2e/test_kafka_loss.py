@@ -11,7 +11,7 @@ import support
 from kafka_broker import Broker
 from kafka_support import check_each_once, numbered, send, without_positions
 from mixedmode import kafka as topics
-from mixedmode.runtime.platform import failpoints
+from mixedmode.runtime.support import failpoints
 from pyspark import cloudpickle
 from support import World
 

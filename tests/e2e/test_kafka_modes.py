@@ -11,7 +11,7 @@ import pytest
 import support
 from kafka_broker import Broker
 from kafka_support import check_each_once, numbered, send, without_positions
-from mixedmode.runtime.platform import failpoints
+from mixedmode.runtime.support import failpoints
 from pyspark import cloudpickle
 from support import World
 

@@ -12,14 +12,14 @@ import pytest
 import support
 from kafka_broker import Broker
 from mixedmode.errors import CheckpointError
+from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
 from mixedmode.runtime.connectors.sinks import kafka as kafka_sinks
 from mixedmode.runtime.connectors.sinks.kafka import lanes
 from mixedmode.runtime.connectors.sinks.kafka import sink as sink_module
 from mixedmode.runtime.connectors.sinks.kafka.sink import KafkaSink
 from mixedmode.runtime.connectors.staged_output import StagedOutput
 from mixedmode.runtime.connectors.transaction import SinkTransaction
-from mixedmode.runtime.platform import failpoints
-from mixedmode.runtime.platform.arrow_types import arrow_schema
+from mixedmode.runtime.support import failpoints
 from pyarrow import fs
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F

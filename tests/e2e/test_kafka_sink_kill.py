@@ -10,7 +10,7 @@ import pytest
 import support
 from driver_jvm import KILLED, DriverJvm
 from kafka_broker import Broker
-from mixedmode.runtime.platform.failpoints import VARIABLE
+from mixedmode.runtime.support.failpoints import VARIABLE
 
 DRIVER = Path(__file__).with_name("driver_kafka_sink.py")
 EVENTS = support.stream_of(420, seed=7)

@@ -12,7 +12,7 @@ import pytest
 import support
 from epoch_failures import EpochFailures
 from mixedmode.planner.plans import graph
-from mixedmode.runtime.tasks import shuffle, stage_jobs
+from mixedmode.runtime.jobs import shuffle, stage_jobs
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F

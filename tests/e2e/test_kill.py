@@ -11,7 +11,7 @@ import kill_points
 import pytest
 import support
 from driver_jvm import KILLED, DriverJvm
-from mixedmode.runtime.platform.failpoints import VARIABLE
+from mixedmode.runtime.support.failpoints import VARIABLE
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
 

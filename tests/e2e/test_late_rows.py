@@ -11,7 +11,7 @@ import mixedmode
 import pytest
 import support
 from mixedmode import MixedQuery, OptionError, PlanError, QueryError
-from mixedmode.runtime.platform import failpoints
+from mixedmode.runtime.support import failpoints
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor

@@ -7,7 +7,7 @@ from typing import Any
 import mixedmode
 import pytest
 import support
-from mixedmode.runtime.tasks.shards_in_one import InOneTask
+from mixedmode.runtime.tasks.shard.shards_in_one import InOneTask
 from pyspark.sql import functions as F
 from support import World
 

@@ -12,8 +12,8 @@ import numbering
 import pytest
 import support
 from mixedmode import CheckpointMismatchError, CoordinatorError, MixedQuery, OperatorEventError, QueryError
-from mixedmode.runtime.driver import completion
-from mixedmode.runtime.platform import failpoints
+from mixedmode.runtime.driver.checkpoint import async_checkpoint
+from mixedmode.runtime.support import failpoints
 from numbering import Counting, Numbering
 from pyspark import cloudpickle
 from support import World
@@ -106,7 +106,7 @@ def test_events_wait_while_a_checkpoint_is_completed(world: World, monkeypatch: 
     coordinator = Numbering(1000, every_s=3600)
     query = live(start(world, coordinator))
     query.processAllAvailable()
-    monkeypatch.setattr(completion, "failpoint", reached)
+    monkeypatch.setattr(async_checkpoint, "failpoint", reached)
     running = query._runner.running
     assert running is not None
     support.wait_until(lambda: all_delivered(query))  # what checkpoints have sent so far

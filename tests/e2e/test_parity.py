@@ -13,7 +13,7 @@ import pytest
 import support
 from mixedmode import MixedQuery
 from mixedmode.runtime.connectors.sources import live_query
-from mixedmode.runtime.driver import phases
+from mixedmode.runtime.driver.run import phases
 from orderly_stream import orderly_stream
 from pyspark import cloudpickle
 from pyspark.sql import Row

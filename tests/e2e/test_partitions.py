@@ -7,7 +7,7 @@ from pathlib import Path
 import mixedmode
 import pytest
 from mixedmode import MixedQuery
-from mixedmode.runtime.platform import failpoints
+from mixedmode.runtime.support import failpoints
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from support import World

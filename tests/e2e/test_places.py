@@ -12,7 +12,7 @@ import fsspec
 import pytest
 import shared_folders
 import support
-from mixedmode.runtime.platform.place_probe import probe_places
+from mixedmode.runtime.spark_io.place_probe import probe_places
 from shared_folders import Apart, Shared
 from support import World
 

@@ -21,8 +21,8 @@ import pytest
 import support
 from driver_jvm import DriverJvm
 from file_events import FileEvents
-from mixedmode.runtime.platform.failpoints import VARIABLE
-from mixedmode.runtime.platform.query_log import started
+from mixedmode.runtime.spark_io.query_log import started
+from mixedmode.runtime.support.failpoints import VARIABLE
 from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.kill, pytest.mark.spark, pytest.mark.timeout(1800)]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import support
 from mixedmode import DataLossError, MixedQuery, QueryError
-from mixedmode.runtime.platform import failpoints
+from mixedmode.runtime.support import failpoints
 from standalone import wait_until
 from support import World
 

@@ -14,8 +14,8 @@ import support
 from driver_jvm import KILLED, DriverJvm
 from mixedmode.errors import QueryError
 from mixedmode.runtime.checkpoints.savepoints.store import open_savepoint
-from mixedmode.runtime.driver.remote_client import ask
-from mixedmode.runtime.platform.failpoints import VARIABLE
+from mixedmode.runtime.driver.requests.remote_client import ask
+from mixedmode.runtime.support.failpoints import VARIABLE
 from support import World
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other

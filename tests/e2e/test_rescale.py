@@ -14,7 +14,8 @@ import mixedmode
 import pytest
 import support
 from mixedmode import MixedQuery, QueryError
-from mixedmode.runtime.driver import completion, epoch_runner
+from mixedmode.runtime.driver.checkpoint import async_checkpoint
+from mixedmode.runtime.driver.epochs import epoch_runner
 from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
@@ -228,7 +229,7 @@ def test_a_run_that_fails_says_that_its_last_checkpoint_holds_the_shards(
     query = world.start(support.sessions(world.history(EVENTS[:60]), world.live()), OBSERVED)
     assert query.wait_for("live", 300), query.exception()
     query.processAllAvailable()
-    monkeypatch.setattr(completion, "failpoint", completed)
+    monkeypatch.setattr(async_checkpoint, "failpoint", completed)
     monkeypatch.setattr(epoch_runner, "failpoint", applied)
     running = query._runner.running
     assert running is not None

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pytest
 import support
 from mixedmode import MixedQuery
-from mixedmode.runtime.driver import epoch_runner, housekeeping, runner
+from mixedmode.runtime.driver.checkpoint import housekeeping
+from mixedmode.runtime.driver.epochs import epoch_runner
+from mixedmode.runtime.driver.run import runner
 from support import World
 
 pytestmark = pytest.mark.spark
@@ -141,7 +143,7 @@ def test_old_checkpoints_and_files_go_away(world: World, monkeypatch: pytest.Mon
     assert len(query.checkpoints) > 5
     assert kept == [f"chk-{query.checkpoints[-2]['id']:08d}", f"chk-{query.checkpoints[-1]['id']:08d}"]
     from mixedmode.runtime.checkpoints.store import CheckpointStore
-    from mixedmode.runtime.platform.filesystem import resolve
+    from mixedmode.runtime.storage.filesystem import resolve
 
     store = CheckpointStore(*resolve(str(world.checkpoints)))
     named = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import support
-from mixedmode.runtime.platform.filesystem import list_files, resolve
+from mixedmode.runtime.storage.filesystem import list_files, resolve
 from pyspark.sql import SparkSession
 from s3_server import S3Server
 from s3_support import EVENTS, Place, started

@@ -10,9 +10,9 @@ import driver_s3
 import pytest
 import support
 from driver_jvm import KILLED, DriverJvm
-from mixedmode.runtime.platform import s3 as s3_module
-from mixedmode.runtime.platform.failpoints import VARIABLE
-from mixedmode.runtime.platform.filesystem import list_files, resolve
+from mixedmode.runtime.storage import s3 as s3_module
+from mixedmode.runtime.storage.filesystem import list_files, resolve
+from mixedmode.runtime.support.failpoints import VARIABLE
 from paused_process import Process
 from s3_server import S3Server
 from s3_support import EVENTS, Place, shown

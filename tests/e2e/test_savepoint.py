@@ -13,7 +13,7 @@ import pytest
 import support
 from mixedmode import CheckpointError, CheckpointMismatchError, CorruptStateError, MixedQuery, OptionError
 from mixedmode.runtime.checkpoints.store import CheckpointStore
-from mixedmode.runtime.platform import failpoints
+from mixedmode.runtime.support import failpoints
 from pyarrow import fs
 from savepoint_support import write_savepoint
 from support import World

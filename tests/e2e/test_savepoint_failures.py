@@ -15,8 +15,10 @@ from mixedmode.planner.cli.app import app
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.savepoints import writer as savepoint_writer
 from mixedmode.runtime.checkpoints.store import CheckpointStore
-from mixedmode.runtime.driver import epoch_runner, housekeeping, runner
-from mixedmode.runtime.platform import failpoints
+from mixedmode.runtime.driver.checkpoint import housekeeping
+from mixedmode.runtime.driver.epochs import epoch_runner
+from mixedmode.runtime.driver.run import runner
+from mixedmode.runtime.support import failpoints
 from pyarrow import fs
 from support import World
 from typer.testing import CliRunner

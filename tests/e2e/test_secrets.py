@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import mixedmode
 import pytest
-from mixedmode.runtime.platform.cells import is_shown
-from mixedmode.runtime.platform.spark_errors import spark_says, what_happened
+from mixedmode.runtime.jvm.spark_errors import spark_says, what_happened
+from mixedmode.runtime.support.cells import is_shown
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 

@@ -15,7 +15,7 @@ from driver_jvm import DriverJvm
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.savepoints.store import open_savepoint
 from mixedmode.runtime.checkpoints.store import CheckpointStore
-from mixedmode.runtime.platform.failpoints import VARIABLE
+from mixedmode.runtime.support.failpoints import VARIABLE
 from pyarrow import fs
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other

@@ -10,7 +10,7 @@ from typing import Any
 import mixedmode
 import pytest
 from mixedmode import CheckpointMismatchError, MixedQuery
-from mixedmode.runtime.platform import failpoints
+from mixedmode.runtime.support import failpoints
 from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F

@@ -9,8 +9,8 @@ import mixedmode
 import pytest
 import support
 from epoch_failures import EpochFailures
-from mixedmode.runtime.tasks.stages_in_one_job import StagesInOneJob
-from mixedmode.runtime.tasks.told_reports import ToldReports
+from mixedmode.runtime.jobs.fused_stages import StagesInOneJob
+from mixedmode.runtime.tasks.report_accumulator import ToldReports
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from support import World

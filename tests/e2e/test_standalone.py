@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 import standalone
 import support
-from mixedmode.runtime.driver import remote_client
-from mixedmode.runtime.platform.failpoints import VARIABLE
+from mixedmode.runtime.driver.requests import remote_client
+from mixedmode.runtime.support.failpoints import VARIABLE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kill, pytest.mark.spark, pytest.mark.timeout(1500)]
 

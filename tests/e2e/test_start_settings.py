@@ -9,7 +9,7 @@ from typing import Any
 import mixedmode
 import pytest
 import support
-from mixedmode.runtime.driver import runner
+from mixedmode.runtime.driver.run import runner
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from support import World

@@ -17,8 +17,8 @@ import pytest
 import support
 from mixedmode.errors import StateSchemaError
 from mixedmode.runtime.operators.processor.handle import DeclaringHandle, TaskHandle
-from mixedmode.state.keygroups import KeyGroupRange
-from mixedmode.state.rocks import RocksDBKeyedState
+from mixedmode.state.backend.random_access import RocksDBKeyedState
+from mixedmode.state.keys.keygroups import KeyGroupRange
 from pyspark import cloudpickle
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor

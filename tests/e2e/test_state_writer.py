@@ -16,7 +16,7 @@ import support
 from mixedmode import CheckpointError, OptionError, PlanError, StateSchemaError, UnknownStateError
 from mixedmode.planner.cli.app import app
 from mixedmode.runtime.checkpoints.savepoints import folder as savepoint_folder
-from mixedmode.runtime.platform import failpoints
+from mixedmode.runtime.support import failpoints
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor

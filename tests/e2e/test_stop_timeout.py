@@ -15,7 +15,7 @@ import mixedmode
 import pytest
 import support
 from mixedmode import MixedQuery, StopTimeoutError
-from mixedmode.runtime.handle import ended
+from mixedmode.runtime.handle import stopping
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -116,7 +116,7 @@ def test_a_function_that_hangs_while_a_run_recovers(
 ) -> None:
     """There the run's own thread is in it, which nobody can end: the query ends without it, and the location is free.
     When the function returns after all, that thread does nothing more."""
-    monkeypatch.setattr(ended, "_CANCELLED_WITHIN_S", 1.0)
+    monkeypatch.setattr(stopping, "_CANCELLED_WITHIN_S", 1.0)
     deliver.may.clear()
     first = start(world, deliver)
     assert deliver.inside.wait(300)

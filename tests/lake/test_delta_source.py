@@ -9,7 +9,7 @@ import pytest
 from kafka_support import check_each_once, numbered
 from lake_support import append, numbers
 from mixedmode import MixedModeError, OptionError, PlanError, QueryError, delta, read
-from mixedmode.runtime.platform.failpoints import VARIABLE, _hits
+from mixedmode.runtime.support.failpoints import VARIABLE, _hits
 from support import World, details, refusal
 
 

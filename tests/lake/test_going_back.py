@@ -12,7 +12,7 @@ import pytest
 from kafka_support import numbered
 from lake_support import append
 from mixedmode import QueryError, delta
-from mixedmode.runtime.platform.failpoints import VARIABLE, _hits
+from mixedmode.runtime.support.failpoints import VARIABLE, _hits
 from support import World
 
 OUTS = ("delta", "iceberg")

@@ -10,7 +10,7 @@ from driver_jvm import KILLED, DriverJvm
 from driver_lake import COUNTS, source_of
 from kafka_support import check_each_once
 from lake_support import numbers
-from mixedmode.runtime.platform.failpoints import VARIABLE
+from mixedmode.runtime.support.failpoints import VARIABLE
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
+from mixedmode.runtime.jobs.shuffle import key_group
 from mixedmode.runtime.operators.aggregate.operator import AggregateOperator
 from mixedmode.runtime.operators.contract import EpochSpec, ShardContext, ShardCounters
 from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
-from mixedmode.runtime.tasks.shuffle import key_group
-from mixedmode.state.keygroups import KeyGroupRange, shard_ranges
-from mixedmode.state.lineage import ShardLineage
-from mixedmode.state.log import LogWriter
-from mixedmode.state.replica import ReplicaCache
-from mixedmode.state.sst import SstWriter
+from mixedmode.state.keys.keygroups import KeyGroupRange, shard_ranges
+from mixedmode.state.store.local_copy import ReplicaCache
+from mixedmode.state.store.log import LogWriter
+from mixedmode.state.store.sst import SstWriter
+from mixedmode.state.store.state_manifest import ShardLineage
 from pyarrow import fs
 from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame, SparkSession

@@ -20,17 +20,17 @@ from graph_support import Job, Row, Stage, plain
 from mixedmode.runtime.checkpoints.branch import Branch
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.staging import epoch_of
-from mixedmode.runtime.driver import completion, housekeeping, output_commit
-from mixedmode.runtime.driver.checkpoint_coordinator import CheckpointCoordinator
-from mixedmode.runtime.driver.completion import Owners
-from mixedmode.runtime.driver.housekeeping import Housekeeping
-from mixedmode.runtime.driver.job_state import JobState
-from mixedmode.runtime.driver.output_commit import commit_transaction
-from mixedmode.runtime.driver.standing import fresh_state, restored_state
-from mixedmode.runtime.driver.task_graph import lifecycle_of
+from mixedmode.runtime.driver.checkpoint import async_checkpoint, housekeeping, output_commit
+from mixedmode.runtime.driver.checkpoint.async_checkpoint import Owners
+from mixedmode.runtime.driver.checkpoint.checkpoint_coordinator import CheckpointCoordinator
+from mixedmode.runtime.driver.checkpoint.housekeeping import Housekeeping
+from mixedmode.runtime.driver.checkpoint.output_commit import commit_transaction
+from mixedmode.runtime.driver.coordinators.task_graph import lifecycle_of
+from mixedmode.runtime.driver.recovery.initial_state import fresh_state, restored_state
+from mixedmode.runtime.driver.state.job_state import JobState
 from mixedmode.runtime.protocols.checkpoint_scheduler import CheckpointScheduler
 from mixedmode.runtime.protocols.lifecycle.work import TaskWorker
-from mixedmode.state.compaction import compact
+from mixedmode.state.store.compaction import compact
 from mixedmode.testing.job_here import MAX_PARALLELISM
 
 #: Where a process may die while it completes a checkpoint.
@@ -143,7 +143,7 @@ class Checkpointed(Job):
                 raise Died(name)
 
         with ExitStack() as patched:
-            for module in (completion, housekeeping, output_commit):
+            for module in (async_checkpoint, housekeeping, output_commit):
                 patched.enter_context(mock.patch.object(module, "failpoint", reached))
             while self.beside:
                 self.beside.pop(0)()

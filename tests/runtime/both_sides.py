@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
 from mixedmode.runtime.operators.contract import ShardContext
 from mixedmode.runtime.operators.join.columns import LEFT, PAIR, RIGHT
 from mixedmode.runtime.operators.join.definition import How, JoinSide, TimeBounds
 from mixedmode.runtime.operators.join.operator import JoinOperator
-from mixedmode.runtime.platform.arrow_types import arrow_schema
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F

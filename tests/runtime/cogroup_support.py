@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 from mixedmode.runtime.operators.contract import EpochSpec
 from mixedmode.runtime.operators.join.columns import LEFT, RIGHT, SIDE_COLUMN, TIME_COLUMN
-from mixedmode.runtime.operators.processor.cogroup_form import Cogrouped
-from mixedmode.runtime.operators.processor.keyed_rows import INITIAL_STATE_COLUMN, KIND_COLUMN
+from mixedmode.runtime.operators.keyed.keyed_rows import INITIAL_STATE_COLUMN, KIND_COLUMN
+from mixedmode.runtime.operators.processor.cogroup.cogroup_form import Cogrouped
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
-from mixedmode.runtime.operators.processor.row_form import Form, Rows
+from mixedmode.runtime.operators.processor.rows.row_form import Form, Rows
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType, TimestampType
 from stage_support import EPOCH, OUTPUT, Stage
 

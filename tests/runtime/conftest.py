@@ -19,10 +19,10 @@ from mixedmode.runtime.checkpoints.metadata import (
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.staging import StagedFile
 from mixedmode.runtime.connectors.transaction import SinkTransaction
-from mixedmode.state.files import StateFile
-from mixedmode.state.keygroups import KeyGroupRange
-from mixedmode.state.lineage import ShardLineage
-from mixedmode.state.log import LogWriter
+from mixedmode.state.keys.keygroups import KeyGroupRange
+from mixedmode.state.store.files import StateFile
+from mixedmode.state.store.log import LogWriter
+from mixedmode.state.store.state_manifest import ShardLineage
 from pyarrow import fs
 
 # The tests are not a package (the repository root is one): make their helpers importable.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from mixedmode.runtime.metrics.event_files import HistoryFolder, RunFolder
-from mixedmode.runtime.metrics.event_json import to_line
-from mixedmode.runtime.metrics.events import EpochApplied, PhaseBegan, RunBegan, RunEvent
+from mixedmode.runtime.metrics.events.event_files import HistoryFolder, RunFolder
+from mixedmode.runtime.metrics.events.event_json import to_line
+from mixedmode.runtime.metrics.events.events import EpochApplied, PhaseBegan, RunBegan, RunEvent
 from pyarrow import fs
 
 RUN = "11111111-0000-0000-0000-000000000000"

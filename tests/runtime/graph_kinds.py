@@ -22,9 +22,9 @@ from mixedmode.runtime.operators.dedup.definition import Lateness, Retention
 from mixedmode.runtime.operators.dedup.operator import DedupOperator
 from mixedmode.runtime.operators.emission import EMITTED_COLUMN
 from mixedmode.runtime.operators.join.columns import LEFT, RIGHT, SIDE_COLUMN, TIME_COLUMN, side_column
-from mixedmode.runtime.operators.processor.cogroup_form import Cogrouped as CogroupedRows
+from mixedmode.runtime.operators.processor.cogroup.cogroup_form import Cogrouped as CogroupedRows
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
-from mixedmode.runtime.operators.processor.row_form import Rows
+from mixedmode.runtime.operators.processor.rows.row_form import Rows
 from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import LongType, StringType, StructType, TimestampType

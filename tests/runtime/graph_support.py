@@ -15,16 +15,16 @@ from unittest import mock
 
 import pyarrow as pa
 from mixedmode.runtime.connectors.sources.inputs import LiveInput
-from mixedmode.runtime.driver import graph_epochs, stages_together
-from mixedmode.runtime.driver.epoch_specs import OBSERVED
-from mixedmode.runtime.driver.source_rows import SourceRows
+from mixedmode.runtime.driver.epochs import graph_epochs, stage_fusion
+from mixedmode.runtime.driver.epochs.epoch_specs import OBSERVED
+from mixedmode.runtime.driver.epochs.source_rows import SourceRows
+from mixedmode.runtime.jobs.executor import Executed
+from mixedmode.runtime.jobs.fused_stages import Part
 from mixedmode.runtime.operators.contract import EpochSpec, KeyedOperator
 from mixedmode.runtime.operators.emission import EMITTED_COLUMN
 from mixedmode.runtime.operators.steps import Step
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK
 from mixedmode.runtime.spec import LaneRead, Settings, StageEdge, StageSpec
-from mixedmode.runtime.tasks.executor import Executed
-from mixedmode.runtime.tasks.stages_in_one_job import Part
 from mixedmode.testing.job_here import MAX_PARALLELISM, ExchangeHere, JobHere
 from mixedmode.testing.rows_here import RowsHere
 from mixedmode.testing.shards_here import ShardsHere
@@ -252,7 +252,7 @@ class Job(JobHere):
         in_memory = {"DataFrame": RowsHere, "emitted_when_due": _emitted_when_due}
         with (
             mock.patch.multiple(graph_epochs, **in_memory),  # type: ignore[arg-type]
-            mock.patch.object(stages_together, "StagesInOneJob", OneJob),
+            mock.patch.object(stage_fusion, "StagesInOneJob", OneJob),
         ):
             if what == "live":
                 self.epochs.streaming_epoch(self.phase, source)

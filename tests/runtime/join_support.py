@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
 from mixedmode.runtime.operators.contract import EpochSpec, InOrder, ShardContext, ShardCounters
 from mixedmode.runtime.operators.emission import EMITTED_COLUMN
 from mixedmode.runtime.operators.join.columns import LEFT, MATCHED_COLUMN, PAIR, RIGHT, SIDE_COLUMN, TIME_COLUMN
 from mixedmode.runtime.operators.join.definition import JoinSide, Sizes, TimeBounds
 from mixedmode.runtime.operators.join.operator import JoinOperator
 from mixedmode.runtime.operators.join.questions import ANSWER_COLUMN, ASKED_COLUMN
-from mixedmode.runtime.platform.arrow_types import arrow_schema
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
-from mixedmode.state.keygroups import KeyGroupRange
-from mixedmode.state.lineage import ShardLineage
-from mixedmode.state.log import LogWriter
-from mixedmode.state.replica import ReplicaCache
-from mixedmode.state.sst import SstWriter
+from mixedmode.state.keys.keygroups import KeyGroupRange
+from mixedmode.state.store.local_copy import ReplicaCache
+from mixedmode.state.store.log import LogWriter
+from mixedmode.state.store.sst import SstWriter
+from mixedmode.state.store.state_manifest import ShardLineage
 from pyarrow import fs
 from pyspark.sql.types import LongType, StringType, StructType, TimestampType
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from event_support import a_run, put
-from mixedmode.runtime.metrics.events import (
+from mixedmode.runtime.metrics.events.events import (
     BacklogProgressed,
     CheckpointCompleted,
     EpochApplied,

@@ -21,9 +21,9 @@ from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.sinks.files import ParquetSink
 from mixedmode.runtime.connectors.staged_form import StagedForm
-from mixedmode.runtime.driver.output_commit import commit_transaction, pending_output
-from mixedmode.runtime.driver.takeover import begin_branch, open_outputs, remove_older_branches
-from mixedmode.state.files import StateFile
+from mixedmode.runtime.driver.checkpoint.output_commit import commit_transaction, pending_output
+from mixedmode.runtime.driver.recovery.takeover import begin_branch, open_outputs, remove_older_branches
+from mixedmode.state.store.files import StateFile
 from pyarrow import fs
 from pyspark.sql.types import StructType
 

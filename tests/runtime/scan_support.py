@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from mixedmode.planner.stages.aggregates.aggregate import plan_aggregate
+from mixedmode.runtime.jobs.columnar_pass import recognise
 from mixedmode.runtime.operators.aggregate.buffers import reduce_segments
 from mixedmode.runtime.operators.aggregate.operator import AggregateOperator
 from mixedmode.runtime.scan.partial_scans import file_parts
-from mixedmode.runtime.tasks.columnar_pass import recognise
-from mixedmode.runtime.tasks.partial_runs import Buckets, PartialRuns
-from mixedmode.runtime.tasks.partial_scan import PartialScanTask
+from mixedmode.runtime.tasks.scan.partial_runs import Buckets, PartialRuns
+from mixedmode.runtime.tasks.scan.partial_scan import PartialScanTask
 from pyarrow import fs
 from pyspark.sql import Column, DataFrame
 

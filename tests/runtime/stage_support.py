@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
 from mixedmode.runtime.operators.contract import EpochSpec, ShardContext, ShardCounters
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
-from mixedmode.runtime.operators.processor.row_form import Form
-from mixedmode.runtime.platform.arrow_types import arrow_schema
+from mixedmode.runtime.operators.processor.rows.row_form import Form
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
-from mixedmode.state.keygroups import KeyGroupRange
-from mixedmode.state.lineage import ShardLineage
-from mixedmode.state.log import LogWriter
-from mixedmode.state.replica import ReplicaCache, ShardReplica
-from mixedmode.state.sst import SstWriter
+from mixedmode.state.keys.keygroups import KeyGroupRange
+from mixedmode.state.store.local_copy import ReplicaCache, ShardReplica
+from mixedmode.state.store.log import LogWriter
+from mixedmode.state.store.sst import SstWriter
+from mixedmode.state.store.state_manifest import ShardLineage
 from pyarrow import fs
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType

@@ -20,18 +20,18 @@ from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.output_place import OutputPlace
 from mixedmode.runtime.connectors.staged_output import StagedOutput
 from mixedmode.runtime.connectors.staging import check_staged
-from mixedmode.runtime.driver.pinned_backlog import PinnedBacklog
-from mixedmode.runtime.driver.remote_requests import Answer, Request, RequestFolder
+from mixedmode.runtime.driver.epochs.pinned_backlog import PinnedBacklog
+from mixedmode.runtime.driver.requests.remote_requests import Answer, Request, RequestFolder
 from mixedmode.runtime.operators.contract import EpochSpec, InOrder, ShardCounters
-from mixedmode.runtime.platform.checksummed import seal, unseal
+from mixedmode.runtime.storage.checksummed import seal, unseal
 from mixedmode.runtime.tasks.report import REPORT_SUFFIX, ShardReport
-from mixedmode.state.files import StateFile
-from mixedmode.state.keygroups import KeyGroupRange
-from mixedmode.state.lineage import ShardLineage
-from mixedmode.state.log import LogWriter
-from mixedmode.state.pool import StatePool
-from mixedmode.state.replica import ReplicaCache
-from mixedmode.state.sst import SstWriter
+from mixedmode.state.keys.keygroups import KeyGroupRange
+from mixedmode.state.store.files import StateFile
+from mixedmode.state.store.local_copy import ReplicaCache
+from mixedmode.state.store.log import LogWriter
+from mixedmode.state.store.pool import StatePool
+from mixedmode.state.store.sst import SstWriter
+from mixedmode.state.store.state_manifest import ShardLineage
 from pyarrow import fs
 
 UID = "stage"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from mixedmode import CheckpointError, OptionError, state_reader
 from mixedmode.planner.options.file import option_text
-from mixedmode.runtime.platform.filesystem import path_text
 from mixedmode.runtime.query import MixedQuery
+from mixedmode.runtime.storage.filesystem import path_text
 
 
 class Place(os.PathLike[str]):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mixedmode.errors import SorterError
 from mixedmode.sorter import ExternalSorter, SortStats
 from mixedmode.sorter.external import MIN_MEMORY_BYTES
-from mixedmode.state.keys import KeyCodec
+from mixedmode.state.keys.keys import KeyCodec
 
 SCHEMA = pa.schema(
     [

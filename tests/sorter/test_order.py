@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mixedmode.errors import SorterError
 from mixedmode.sorter import order
 from mixedmode.sorter.order import Ordering, SortedRows
-from mixedmode.state.keys import KeyCodec
+from mixedmode.state.keys.keys import KeyCodec
 
 VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.bool_(): st.booleans(),

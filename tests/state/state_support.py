@@ -8,12 +8,12 @@ from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
-from mixedmode.state.files import StateFile
-from mixedmode.state.keygroups import KeyGroupRange
-from mixedmode.state.lineage import ShardLineage
-from mixedmode.state.log import LogWriter
-from mixedmode.state.replica import ReplicaCache, ShardReplica
-from mixedmode.state.sst import SstWriter
+from mixedmode.state.keys.keygroups import KeyGroupRange
+from mixedmode.state.store.files import StateFile
+from mixedmode.state.store.local_copy import ReplicaCache, ShardReplica
+from mixedmode.state.store.log import LogWriter
+from mixedmode.state.store.sst import SstWriter
+from mixedmode.state.store.state_manifest import ShardLineage
 from pyarrow import fs
 
 CACHE_BYTES = 8 << 20

@@ -14,16 +14,16 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mixedmode.state.batch import BatchKeyedState
-from mixedmode.state.compaction import compact
-from mixedmode.state.keyed import KeyedState
-from mixedmode.state.keygroups import KeyGroupRange, shard_ranges
-from mixedmode.state.keys import KeyCodec
-from mixedmode.state.layout import TIMER_KINDS
-from mixedmode.state.lineage import ShardLineage, redeal
-from mixedmode.state.registry import StateRegistry
-from mixedmode.state.replica import ShardReplica
-from mixedmode.state.rocks import RocksDBKeyedState
+from mixedmode.state.backend.keyed import KeyedState
+from mixedmode.state.backend.random_access import RocksDBKeyedState
+from mixedmode.state.backend.sorted_pass import BatchKeyedState
+from mixedmode.state.keys.keygroups import KeyGroupRange, shard_ranges
+from mixedmode.state.keys.keys import KeyCodec
+from mixedmode.state.keys.layout import TIMER_KINDS
+from mixedmode.state.keys.registry import StateRegistry
+from mixedmode.state.store.compaction import compact
+from mixedmode.state.store.local_copy import ShardReplica
+from mixedmode.state.store.state_manifest import ShardLineage, redeal
 from state_support import NUMBER, Workspace, contents
 
 TTL_MS = 10

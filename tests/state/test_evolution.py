@@ -8,15 +8,15 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mixedmode.state.batch import BatchKeyedState
-from mixedmode.state.compaction import compact, dead_entries
-from mixedmode.state.keyed import KeyedState
-from mixedmode.state.keygroups import KeyGroupRange
-from mixedmode.state.keys import KeyCodec
-from mixedmode.state.lineage import ShardLineage
-from mixedmode.state.reader import ShardView
-from mixedmode.state.registry import StateRegistry
-from mixedmode.state.rocks import RocksDBKeyedState
+from mixedmode.state.backend.keyed import KeyedState
+from mixedmode.state.backend.random_access import RocksDBKeyedState
+from mixedmode.state.backend.reader import ShardView
+from mixedmode.state.backend.sorted_pass import BatchKeyedState
+from mixedmode.state.keys.keygroups import KeyGroupRange
+from mixedmode.state.keys.keys import KeyCodec
+from mixedmode.state.keys.registry import StateRegistry
+from mixedmode.state.store.compaction import compact, dead_entries
+from mixedmode.state.store.state_manifest import ShardLineage
 from state_support import Workspace
 
 GROUPS = KeyGroupRange(0, 0)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from mixedmode.state.batch import BatchKeyedState
-from mixedmode.state.lineage import ShardLineage
-from mixedmode.state.registry import StateRegistry
-from mixedmode.state.replica import ShardReplica
-from mixedmode.state.rocks import RocksDBKeyedState
+from mixedmode.state.backend.random_access import RocksDBKeyedState
+from mixedmode.state.backend.sorted_pass import BatchKeyedState
+from mixedmode.state.keys.registry import StateRegistry
+from mixedmode.state.store.local_copy import ShardReplica
+from mixedmode.state.store.state_manifest import ShardLineage
 from state_support import NUMBER, WHOLE, Workspace
 
 KEYS_PER_GROUP = 200

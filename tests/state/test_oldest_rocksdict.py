@@ -10,7 +10,7 @@ import re
 import sys
 from pathlib import Path
 
-from mixedmode.state.lineage import ShardLineage
+from mixedmode.state.store.state_manifest import ShardLineage
 from state_support import WHOLE, Workspace, contents, stored
 
 ROOT = Path(__file__).parents[2]

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from mixedmode.state.batch import BatchKeyedState
-from mixedmode.state.blocks import BlockCells, BlockKeys
-from mixedmode.state.keygroups import KeyGroupRange
-from mixedmode.state.layout import TIMER_SLOTS, encode_all_ts
-from mixedmode.state.registry import StateRegistry
-from mixedmode.state.rocks import RocksDBKeyedState
+from mixedmode.state.backend.blocks import BlockCells, BlockKeys
+from mixedmode.state.backend.random_access import RocksDBKeyedState
+from mixedmode.state.backend.sorted_pass import BatchKeyedState
+from mixedmode.state.keys.keygroups import KeyGroupRange
+from mixedmode.state.keys.layout import TIMER_SLOTS, encode_all_ts
+from mixedmode.state.keys.registry import StateRegistry
 from state_support import NUMBER
 from test_batch import RecordingWriter
 

@@ -27,6 +27,13 @@ from pyspark.sql.types import (
 )
 
 from ....errors import MixedModeError, PlanError
+from ....runtime.catalyst.columns import column_fold, quoted
+from ....runtime.catalyst.spark_expressions import as_column, class_name, items, with_attributes, without_alias
+from ....runtime.catalyst.spark_plans import analyzed, as_written
+from ....runtime.catalyst.spark_session import empty_frame
+from ....runtime.catalyst.struct_fields import known_again, with_own_fields
+from ....runtime.catalyst.types.arrow_types import arrow_type
+from ....runtime.catalyst.types.spark_durations import window_us
 from ....runtime.operators.aggregate.definition import (
     GROUPING_ID,
     AggregateMode,
@@ -38,14 +45,7 @@ from ....runtime.operators.aggregate.definition import (
 from ....runtime.operators.aggregate.grouping import GroupingSets
 from ....runtime.operators.aggregate.operator import AggregateOperator
 from ....runtime.operators.columnar.record_codec import RecordCodec
-from ....runtime.platform.arrow_types import arrow_type
-from ....runtime.platform.columns import column_fold, quoted
-from ....runtime.platform.spark_durations import window_us
-from ....runtime.platform.spark_expressions import as_column, class_name, items, with_attributes, without_alias
-from ....runtime.platform.spark_plans import analyzed, as_written
-from ....runtime.platform.spark_session import empty_frame
-from ....runtime.platform.struct_fields import known_again, with_own_fields
-from ....state.keys import KeyCodec
+from ....state.keys.keys import KeyCodec
 from ...inputs.event_time import EVENT_TIME_MARK, SESSION_MARK, WINDOW_MARK, marks_of, with_marks
 from .arguments import plan_columns
 from .grouped import grouped_as

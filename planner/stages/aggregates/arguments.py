@@ -22,9 +22,7 @@ from pyspark.sql import Column
 from pyspark.sql.types import StructField
 
 from ....errors import PlanError
-from ....runtime.operators.arrival import ARRIVAL_COLUMNS
-from ....runtime.platform.spark_errors import error_text
-from ....runtime.platform.spark_expressions import (
+from ....runtime.catalyst.spark_expressions import (
     as_column,
     attribute,
     class_name,
@@ -35,7 +33,9 @@ from ....runtime.platform.spark_expressions import (
     tree,
     with_attributes,
 )
-from ....runtime.platform.spark_plans import analyzed, whole_plans
+from ....runtime.catalyst.spark_plans import analyzed, whole_plans
+from ....runtime.jvm.spark_errors import error_text
+from ....runtime.operators.arrival import ARRIVAL_COLUMNS
 from .partials import Argument, PartialColumns
 
 if TYPE_CHECKING:

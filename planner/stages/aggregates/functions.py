@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from ....errors import PlanError
+from ....runtime.catalyst.spark_expressions import NO_SUCH_MEMBER, class_name, is_orderable, items, tree
 from ....runtime.operators.aggregate.buffers import (
     ArrivalBuffer,
     ArrivalNotNullBuffer,
@@ -26,7 +27,6 @@ from ....runtime.operators.aggregate.buffers import (
     TextBuffer,
     TrySumBuffer,
 )
-from ....runtime.platform.spark_expressions import NO_SUCH_MEMBER, class_name, is_orderable, items, tree
 from .partials import ORDER, Call, PartialColumns, Plan, PlannedResult
 from .statistics import STATISTICS
 

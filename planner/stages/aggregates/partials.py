@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ....runtime.catalyst.columns import quoted
+from ....runtime.catalyst.spark_expressions import class_name
 from ....runtime.operators.aggregate.buffers import Buffer
 from ....runtime.operators.aggregate.results import Result
-from ....runtime.platform.columns import quoted
-from ....runtime.platform.spark_expressions import class_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

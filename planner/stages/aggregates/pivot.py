@@ -18,8 +18,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ....errors import PlanError
-from ....runtime.platform.spark_errors import error_text
-from ....runtime.platform.spark_expressions import (
+from ....runtime.catalyst.spark_expressions import (
     as_column,
     class_name,
     filtered,
@@ -29,7 +28,8 @@ from ....runtime.platform.spark_expressions import (
     tree,
     without_alias,
 )
-from ....runtime.platform.spark_plans import analyzed
+from ....runtime.catalyst.spark_plans import analyzed
+from ....runtime.jvm.spark_errors import error_text
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType, StructField, StructType, _parse_datatype_json_string
 
 from ....errors import PlanError
-from ....runtime.operators.aggregate.definition import OutputColumn
-from ....runtime.operators.projection import Projection, Renamer
-from ....runtime.platform.spark_errors import error_text
-from ....runtime.platform.spark_expressions import (
+from ....runtime.catalyst.spark_expressions import (
     as_column,
     attribute,
     class_name,
@@ -30,7 +27,10 @@ from ....runtime.platform.spark_expressions import (
     tree,
     with_children,
 )
-from ....runtime.platform.spark_plans import whole_plans
+from ....runtime.catalyst.spark_plans import whole_plans
+from ....runtime.jvm.spark_errors import error_text
+from ....runtime.operators.aggregate.definition import OutputColumn
+from ....runtime.operators.projection import Projection, Renamer
 from ...inputs.schemas import same_type
 from .arguments import with_plain_ids
 from .functions import plan_function

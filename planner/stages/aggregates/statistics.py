@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 from ....errors import PlanError
+from ....runtime.catalyst.spark_hyperloglog import hyperloglog_tables
 from ....runtime.operators.aggregate.buffers import ListBuffer
 from ....runtime.operators.aggregate.hyperloglog import Estimator, RegisterBuffer
 from ....runtime.operators.aggregate.moments import CoMomentsBuffer, MomentsBuffer, ShapeBuffer
-from ....runtime.platform.spark_hyperloglog import hyperloglog_tables
 from .partials import Call, PartialColumns, Plan, PlannedResult
 
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")

@@ -17,9 +17,9 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from ....runtime.catalyst.spark_expressions import calendar_interval, class_name, constant, items
+from ....runtime.catalyst.types.spark_zones import offsets_us
 from ....runtime.operators.join.definition import TimeBounds
-from ....runtime.platform.spark_expressions import calendar_interval, class_name, constant, items
-from ....runtime.platform.spark_zones import offsets_us
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

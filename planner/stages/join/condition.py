@@ -11,13 +11,13 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 
 from ....errors import PlanError
+from ....runtime.catalyst.frame_columns import with_frames
+from ....runtime.catalyst.spark_expressions import class_name, items, tree
+from ....runtime.catalyst.spark_joins import SparkJoin, renewed, share_attributes
+from ....runtime.catalyst.spark_plans import analyzed
+from ....runtime.jvm.spark_errors import error_text
 from ....runtime.operators.join.columns import LEFT
 from ....runtime.operators.join.definition import TimeBounds
-from ....runtime.platform.frame_columns import with_frames
-from ....runtime.platform.spark_errors import error_text
-from ....runtime.platform.spark_expressions import class_name, items, tree
-from ....runtime.platform.spark_joins import SparkJoin, renewed, share_attributes
-from ....runtime.platform.spark_plans import analyzed
 from ...inputs.event_time import CARRIER, EVENT_TIME_MARK
 from ..own_names import OwnNames
 from .bounds import EQUAL, Bounded, EventTimeBounds, narrowed

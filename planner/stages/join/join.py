@@ -10,15 +10,15 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
 from ....errors import PlanError
+from ....runtime.catalyst.spark_expressions import class_name, tree
+from ....runtime.catalyst.spark_joins import SparkJoin, over_columns, python_type, sql_over
+from ....runtime.catalyst.spark_plans import whole_plans
+from ....runtime.catalyst.types.arrow_types import arrow_schema, arrow_type
 from ....runtime.operators.contract import KeyedOperator
 from ....runtime.operators.join.columns import LEFT, RIGHT, SIDE_NAMES, TIME_COLUMN, key_column, side_column
 from ....runtime.operators.join.definition import How, JoinSide, TimeBounds
 from ....runtime.operators.join.late_rows import late_sides_schema
 from ....runtime.operators.join.operator import JoinOperator
-from ....runtime.platform.arrow_types import arrow_schema, arrow_type
-from ....runtime.platform.spark_expressions import class_name, tree
-from ....runtime.platform.spark_joins import SparkJoin, over_columns, python_type, sql_over
-from ....runtime.platform.spark_plans import whole_plans
 from ....runtime.spec import Settings
 from ...inputs.event_time import CARRIER
 from ...inputs.schemas import check_key_type

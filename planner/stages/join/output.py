@@ -15,13 +15,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from ....errors import PlanError
+from ....runtime.catalyst.columns import holds_floats
+from ....runtime.catalyst.frame_columns import hidden_columns, hiding
+from ....runtime.catalyst.spark_expressions import attribute, class_name, items, tree, without_alias
+from ....runtime.catalyst.spark_joins import qualified, qualifier_of
+from ....runtime.catalyst.spark_plans import analyzed
+from ....runtime.catalyst.spark_session import empty_frame
 from ....runtime.operators.join.columns import key_column, side_column
-from ....runtime.platform.columns import holds_floats
-from ....runtime.platform.frame_columns import hidden_columns, hiding
-from ....runtime.platform.spark_expressions import attribute, class_name, items, tree, without_alias
-from ....runtime.platform.spark_joins import qualified, qualifier_of
-from ....runtime.platform.spark_plans import analyzed
-from ....runtime.platform.spark_session import empty_frame
 from ...inputs.event_time import CARRIER, EVENT_TIME_MARK, last_instant
 from .condition import JoinCondition
 from .side_columns import ColumnsOfSides

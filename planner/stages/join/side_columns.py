@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ....errors import PlanError
+from ....runtime.catalyst.spark_expressions import class_name, items
+from ....runtime.catalyst.spark_plans import analyzed
 from ....runtime.operators.join.columns import LEFT, RIGHT, SIDE_NAMES
-from ....runtime.platform.spark_expressions import class_name, items
-from ....runtime.platform.spark_plans import analyzed
 from ...inputs.schemas import find_column
 from ..stage import side_columns_of
 

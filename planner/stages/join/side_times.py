@@ -17,15 +17,15 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampNTZType, TimestampType
 
+from ....runtime.catalyst.columns import quoted, time_us_sql
+from ....runtime.catalyst.spark_expressions import class_name, items
+from ....runtime.catalyst.spark_joins import is_same_value, over_columns
+from ....runtime.catalyst.spark_plans import analyzed
 from ....runtime.operators.join.columns import LEFT, RIGHT
-from ....runtime.platform.columns import quoted, time_us_sql
-from ....runtime.platform.spark_expressions import class_name, items
-from ....runtime.platform.spark_joins import is_same_value, over_columns
-from ....runtime.platform.spark_plans import analyzed
 from ...inputs.event_time import CARRIER, EVENT_TIME_MARK, WINDOW_MARK, last_instant
 
 if TYPE_CHECKING:
-    from ....runtime.platform.spark_joins import SparkJoin
+    from ....runtime.catalyst.spark_joins import SparkJoin
     from ..stage import StageInput
 
 _TIMES = (TimestampType, TimestampNTZType)

@@ -32,11 +32,11 @@ from typing import Any
 from pyarrow import fs
 
 from ....errors import CheckpointMismatchError
-from ....state.owner import boot_id, is_alive, place, process_start_time
-from ...platform.checksummed import seal, unseal
-from ...platform.conditional import Version
-from ...platform.exclusive import read_version, swap
-from ...platform.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
+from ....state.store.owner import boot_id, is_alive, place, process_start_time
+from ...storage.checksummed import seal, unseal
+from ...storage.conditional import Version
+from ...storage.exclusive import read_version, swap
+from ...storage.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
 
 #: Version of the files that this code writes; version 1 is ``driver.json``.
 LEASE_VERSION = 2

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pyarrow import fs
 
 from ....errors import CheckpointError
-from ...platform.conditional import Version
+from ...storage.conditional import Version
 from .claims import Claim, ClaimFolder, Holder, Seen, authority, name_of
 from .rules import Tenure, Verdict, Watch, next_generation
 

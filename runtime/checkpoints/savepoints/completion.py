@@ -13,8 +13,8 @@ import uuid
 from dataclasses import dataclass
 
 from ....errors import CheckpointError, CorruptStateError
-from ...platform.failpoints import failpoint
-from ...platform.filesystem import absolute, resolve
+from ...storage.filesystem import absolute, resolve
+from ...support.failpoints import failpoint
 from ..lease.driver_lease import DriverLease
 from ..metadata import CheckpointMetadata, WantedSavepoint
 from ..store import CheckpointStore

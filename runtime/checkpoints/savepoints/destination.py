@@ -17,7 +17,7 @@ from datetime import datetime, timezone
 from pyarrow import fs
 
 from ....errors import CheckpointError
-from ...platform.filesystem import delete_quietly, exists, list_files, read_bytes, resolve, write_atomically
+from ...storage.filesystem import delete_quietly, exists, list_files, read_bytes, resolve, write_atomically
 from .queue import SavepointRequest
 from .store import CLAIM, MANIFEST, PLAN
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from pyarrow import fs
 
-from ....state.pool import sync_path
+from ....state.store.pool import sync_path
 from ...connectors.transaction import SinkTransaction
-from ...platform.failpoints import failpoint
-from ...platform.filesystem import resolve, write_atomically
+from ...storage.filesystem import resolve, write_atomically
+from ...support.failpoints import failpoint
 from ..metadata import FORMAT_VERSION, CheckpointMetadata
 from .destination import Claim, check_destination, clear, give_free, give_up
 from .store import MANIFEST, PLAN, Savepoint, SavepointFile

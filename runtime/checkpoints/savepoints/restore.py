@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 from pyarrow import ArrowException, fs
 
 from ....errors import CheckpointError, CheckpointMismatchError, CorruptStateError, OptionError
-from ....state.registry import StateRegistry
+from ....state.keys.registry import StateRegistry
 from ...connectors.transaction import SinkTransaction
-from ...platform.checksummed import seal, unseal
-from ...platform.failpoints import failpoint
-from ...platform.filesystem import absolute, delete_quietly, exists, is_local, read_bytes, write_atomically
-from ...platform.parallel import in_parallel
+from ...storage.checksummed import seal, unseal
+from ...storage.filesystem import absolute, delete_quietly, exists, is_local, read_bytes, write_atomically
+from ...storage.parallel import in_parallel
+from ...support.failpoints import failpoint
 from ..first_position import FOLDER as FIRST_POSITION
 from ..identity import TOLD_BY_STATE, JobIdentity, stage_differences
 from ..layout import empty_stage

@@ -22,8 +22,8 @@ from pyarrow import fs
 from pydantic import BaseModel, ConfigDict
 
 from ....errors import CheckpointError, CheckpointMismatchError, CorruptStateError
-from ...platform.checksummed import Envelope
-from ...platform.filesystem import exists, list_files, read_bytes, resolve
+from ...storage.checksummed import Envelope
+from ...storage.filesystem import exists, list_files, read_bytes, resolve
 from .. import metadata
 from ..branch import Branch
 from ..format import Format

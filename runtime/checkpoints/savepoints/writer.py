@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator
 from pyarrow import fs
 
 from ....errors import CheckpointError, CorruptStateError
-from ....state.files import StateFile
-from ....state.pool import StatePool
-from ...platform.failpoints import failpoint
-from ...platform.filesystem import exists, list_files
-from ...platform.parallel import in_parallel
+from ....state.store.files import StateFile
+from ....state.store.pool import StatePool
+from ...storage.filesystem import exists, list_files
+from ...storage.parallel import in_parallel
+from ...support.failpoints import failpoint
 from ..first_position import FOLDER as FIRST_POSITION
 from ..metadata import CheckpointMetadata
 from ..store import CheckpointStore

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....errors import OptionError
-from ...platform.cells import is_shown
-from ...platform.redaction import redacted
+from ...support.cells import is_shown
+from ...support.redaction import redacted
 from .base import Guarantee, Sink
 from .deliveries import Deliveries, WholeResult
 from .files import ParquetSink

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from pyarrow import fs
 
 from ....errors import CheckpointError
-from ...platform.deletions import delete_files
-from ...platform.filesystem import delete_quietly, list_files
-from ...platform.parquet import read_parquet
+from ...spark_io.parquet import read_parquet
+from ...storage.deletions import delete_files
+from ...storage.filesystem import delete_quietly, list_files
 from ..output_place import OutputPlace
 from ..staged_output import StagedOutput
 from ..staging import StagedFile, epoch_of

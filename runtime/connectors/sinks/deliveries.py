@@ -20,8 +20,8 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
-from ...platform.columns import quoted
-from ...platform.struct_fields import recast
+from ...catalyst.columns import quoted
+from ...catalyst.struct_fields import recast
 from ..staging import EPOCH_IN_NAME
 
 if TYPE_CHECKING:

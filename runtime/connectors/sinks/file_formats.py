@@ -16,11 +16,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from ....errors import OptionError, PlanError
-from ...platform import spark_formats
-from ...platform.folder_checks import check_folder
-from ...platform.spark_errors import NOT_THERE, spark_says
-from ...platform.spark_formats import FileFormat, UnwritableOptions, UnwritableSchema, check_parquet_schema
-from ...platform.spark_paths import UNREACHABLE, HadoopPlace
+from ...jvm.spark_errors import NOT_THERE, spark_says
+from ...spark_io import spark_formats
+from ...spark_io.spark_formats import FileFormat, UnwritableOptions, UnwritableSchema, check_parquet_schema
+from ...storage.folder_checks import check_folder
+from ...storage.spark_paths import UNREACHABLE, HadoopPlace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,14 +24,14 @@ from pyarrow import fs
 from pyspark.sql.types import TimestampType
 
 from ....errors import CheckpointError, OptionError
-from ....state.pool import sync_path
-from ...platform.columns import column_fold
-from ...platform.deletions import delete_files
-from ...platform.failpoints import failpoint
-from ...platform.filesystem import absolute, appears_whole, delete_quietly, exists, list_files, resolve
-from ...platform.folder_checks import check_folder
-from ...platform.parallel import in_parallel
-from ...platform.spark_paths import spark_uri
+from ....state.store.pool import sync_path
+from ...catalyst.columns import column_fold
+from ...storage.deletions import delete_files
+from ...storage.filesystem import absolute, appears_whole, delete_quietly, exists, list_files, resolve
+from ...storage.folder_checks import check_folder
+from ...storage.parallel import in_parallel
+from ...storage.spark_paths import spark_uri
+from ...support.failpoints import failpoint
 from ..output_place import OutputPlace
 from ..partition_paths import PARTITION_TYPES, PartitionPaths, zone_of
 from ..staging import StagedFile, staging_folder

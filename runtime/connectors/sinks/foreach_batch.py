@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ....errors import MixedModeError, PlanError, UserCodeError
-from ...platform.user_frames import UserFrames
+from ...jvm.user_frames import UserFrames
 from .base import Guarantee
 from .deliveries import Deliveries
 from .per_checkpoint import PerCheckpointSink

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ....errors import PlanError, UserCodeError
-from ...platform.user_frames import UserFrames
-from ...platform.worker_errors import translate
+from ...jvm.user_frames import UserFrames
+from ...jvm.worker_errors import translate
 from .foreach_batch import ForeachBatchSink
 
 if TYPE_CHECKING:

@@ -21,11 +21,11 @@ from pyspark.sql.types import (
 )
 
 from ....errors import OptionError, PlanError
-from ...platform.columns import column_fold
-from ...platform.spark_delta import delta_reads
-from ...platform.spark_errors import NOT_THERE, spark_says
-from ...platform.spark_iceberg import iceberg_partitions
-from ...platform.spark_tables import can_store
+from ...catalyst.columns import column_fold
+from ...jvm.spark_errors import NOT_THERE, spark_says
+from ...spark_io.spark_delta import delta_reads
+from ...spark_io.spark_iceberg import iceberg_partitions
+from ...spark_io.spark_tables import can_store
 from .formats import REPLACING_FORMATS
 
 if TYPE_CHECKING:

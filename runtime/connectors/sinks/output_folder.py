@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ....errors import OptionError
-from ...platform.spark_errors import spark_says
-from ...platform.spark_paths import UNREACHABLE, HadoopPlace
+from ...jvm.spark_errors import spark_says
+from ...storage.spark_paths import UNREACHABLE, HadoopPlace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

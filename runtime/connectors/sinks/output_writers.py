@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pyarrow import fs
 
-from ...platform.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
-from ...platform.spark_paths import HadoopPlace
+from ...storage.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
+from ...storage.spark_paths import HadoopPlace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

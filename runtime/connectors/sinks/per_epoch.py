@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 
 from ....errors import OptionError
-from ...platform.spark_tables import check_view_name
+from ...spark_io.spark_tables import check_view_name
 from ..output_place import OutputPlace
 from ..staging import StagedFile
 from .base import Sink

@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from ....errors import OptionError, SetupError
-from ...platform.columns import column_fold
-from ...platform.connector_packages import package_hint
-from ...platform.failpoints import failpoint
-from ...platform.spark_errors import spark_says
-from ...platform.spark_formats import data_source
-from ...platform.spark_session import activate, empty_frame
+from ...catalyst.columns import column_fold
+from ...catalyst.spark_session import activate, empty_frame
+from ...jvm.spark_errors import spark_says
+from ...spark_io.connector_packages import package_hint
+from ...spark_io.spark_formats import data_source
+from ...support.failpoints import failpoint
 from ..transaction import first_ordinal
 from .base import Guarantee
 from .deliveries import Deliveries

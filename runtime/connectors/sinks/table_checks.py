@@ -13,9 +13,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from ....errors import OptionError, PlanError
-from ...platform.columns import column_fold
-from ...platform.spark_errors import NOT_THERE, spark_says
-from ...platform.spark_tables import can_store, check_name, has_catalog, name_parts
+from ...catalyst.columns import column_fold
+from ...jvm.spark_errors import NOT_THERE, spark_says
+from ...spark_io.spark_tables import can_store, check_name, has_catalog, name_parts
 from .file_formats import file_format
 from .formats import REPLACING_FORMATS
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...platform.spark_iceberg import snapshot_summaries
+from ...spark_io.spark_iceberg import snapshot_summaries
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, VariantType
 
-from ...platform.columns import event_time_us, quoted
+from ...catalyst.columns import event_time_us, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

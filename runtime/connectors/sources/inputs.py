@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from ...platform.columns import event_time_us
+from ...catalyst.columns import event_time_us
 from ...scan.footer_times import footer_times
 from .seams import SeamClaim
 

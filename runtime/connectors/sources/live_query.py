@@ -10,14 +10,14 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from ....errors import QueryError
-from ...platform.batch_calls import handing_over
-from ...platform.failpoints import failpoint
-from ...platform.micro_batch import AlikeFrames, handed_over
-from ...platform.query_log import started
-from ...platform.shown_query import LIVE_SOURCE, HiddenSession, stop_query
-from ...platform.spark_errors import what_happened
-from ...platform.spark_session import keep_to_df, to_df
-from ...platform.spark_sources import PlannedSource, log_numbers, sources
+from ...catalyst.prepared.batch_calls import handing_over
+from ...catalyst.prepared.micro_batch import AlikeFrames, handed_over
+from ...catalyst.spark_session import keep_to_df, to_df
+from ...jvm.spark_errors import what_happened
+from ...spark_io.query_log import started
+from ...spark_io.shown_query import LIVE_SOURCE, HiddenSession, stop_query
+from ...spark_io.spark_sources import PlannedSource, log_numbers, sources
+from ...support.failpoints import failpoint
 from .live_sources import LiveSourceFacts
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ....errors import PlanError
-from ...platform.brokers import check_reachable
-from ...platform.spark_sources import sources
+from ...spark_io.brokers import check_reachable
+from ...spark_io.spark_sources import sources
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

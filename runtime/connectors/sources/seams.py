@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .forgotten import Offsets
+    from .data_loss import Offsets
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..events import EpochApplied, RunBegan
+from ..events.events import EpochApplied, RunBegan
 from ..units import size, span, whole
 
 _BOX_WIDTH, _LINE, _PAD = 220.0, 17.0, 12.0

@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from ..events import EpochApplied
+from ..events.events import EpochApplied
 from ..runs import Happening, RunRecord
 from ..status import JobStatus
 from ..units import clock, count, digits, iso, lasting, size, span, whole

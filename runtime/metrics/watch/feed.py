@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from ..events import EpochApplied, RunEvent
-from ..run_listener import LISTENERS, Listeners, RunListener
+from ..events.events import EpochApplied, RunEvent
+from ..events.run_listener import LISTENERS, Listeners, RunListener
 
 
 class Feed(RunListener):

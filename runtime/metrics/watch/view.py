@@ -7,7 +7,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ..events import BacklogProgressed, EpochApplied
+from ..events.events import BacklogProgressed, EpochApplied
 from ..runs import Happening, RunRecord
 from ..units import clock, count, lasting, percent, size, span, whole
 

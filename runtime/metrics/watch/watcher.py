@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..events import RunEvent
+from ..events.events import RunEvent
 from ..runs import RunRecord
 from .faces import Face
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 from pyspark.sql.types import DataType, StructType
 
-from ....state.registry import StateRegistry
-from ...platform.arrow_types import arrow_schema
+from ....state.keys.registry import StateRegistry
+from ...catalyst.types.arrow_types import arrow_schema
 from ..contract import KeyedOperator
 from ..projection import Projection
 from .buffers import Buffer

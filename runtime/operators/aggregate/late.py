@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from ...platform.columns import event_time_us, quoted
+from ...catalyst.columns import event_time_us, quoted
 from ..admission import is_over
 from .definition import interval
 

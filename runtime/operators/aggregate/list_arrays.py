@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....state.byte_arrays import ragged
+from ....state.codec.byte_arrays import ragged
 from ..columnar.record_codec import RecordCodec
 
 

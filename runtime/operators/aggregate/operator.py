@@ -27,10 +27,10 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from ....state.registry import StateRegistry
-from ...platform.arrow_types import arrow_schema
-from ...platform.columns import quoted
-from ...platform.struct_fields import recast
+from ....state.keys.registry import StateRegistry
+from ...catalyst.columns import quoted
+from ...catalyst.struct_fields import recast
+from ...catalyst.types.arrow_types import arrow_schema
 from ..arrival import ARRIVAL_COLUMNS, arrival_columns, with_arrival
 from ..contract import EpochSpec, Evolved, ShardContext
 from .columns import GROUPING_ID_COLUMN, MAX_TIME_COLUMN, ROWS_COLUMN, SESSION_END_COLUMN, SESSION_START_COLUMN

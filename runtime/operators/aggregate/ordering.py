@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....state.keys import KeyCodec
+from ....state.keys.keys import KeyCodec
 
 
 def less(left: pa.Array, right: pa.Array) -> pa.Array:

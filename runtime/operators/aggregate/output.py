@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from ....state.keys import KeyCodec
+from ....state.keys.keys import KeyCodec
 from ..columnar.key_batches import Work
 from ..contract import ShardContext
 

@@ -13,7 +13,7 @@ from ..columnar.record_codec import RecordCodec, RecordListCodec
 
 @dataclass(frozen=True)
 class RecordRewrite:
-    """Takes the values of some cells to the new layout; see :data:`....state.compaction.StateRewrite`."""
+    """Takes the values of some cells to the new layout; see :data:`....state.store.compaction.StateRewrite`."""
 
     old: pa.Schema
     new: pa.Schema

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....state.keys import KeyCodec
+from ....state.keys.keys import KeyCodec
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..admission import can_be_late, note_event_time, windows_over
 from ..columnar.cells import Cells

@@ -14,8 +14,8 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from ....state.byte_arrays import bytes_of
-from ....state.layout import (
+from ....state.codec.byte_arrays import bytes_of
+from ....state.keys.layout import (
     CELL_SECTION,
     TIMER_SECTIONS,
     after_prefix,

@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....sorter.batches import join
-from ....state.byte_arrays import binary_from_records, bytes_of, joined
-from ....state.keygroups import KeyGroupRange
-from ....state.keys import KeyCodec
-from ....state.layout import CELL_SECTION, after_prefix, parse_timer_index, timer_index_key, timer_index_prefix
-from ....state.replica import ShardReplica
-from ..processor.keyed_rows import KEY_GROUP_COLUMN
+from ....state.codec.byte_arrays import binary_from_records, bytes_of, joined
+from ....state.keys.keygroups import KeyGroupRange
+from ....state.keys.keys import KeyCodec
+from ....state.keys.layout import CELL_SECTION, after_prefix, parse_timer_index, timer_index_key, timer_index_prefix
+from ....state.store.local_copy import ShardReplica
+from ..keyed.keyed_rows import KEY_GROUP_COLUMN
 
 #: Keys handled in one go when due timers come in between.
 _CHUNK_KEYS = 16_384

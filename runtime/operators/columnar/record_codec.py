@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....errors import CorruptStateError
-from ....state.byte_arrays import (
+from ....state.codec.byte_arrays import (
     binary_array,
     binary_from_records,
     data_of,

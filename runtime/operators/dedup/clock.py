@@ -23,7 +23,7 @@ from ..columnar.key_batches import KeyRows, key_rows
 from ..segments import first_at_least
 
 if TYPE_CHECKING:
-    from ....state.keys import KeyCodec
+    from ....state.keys.keys import KeyCodec
     from ..contract import InOrder
 
 #: For distinct keys of a batch (key groups, encoded keys): when each is forgotten; MIN: it is not known.

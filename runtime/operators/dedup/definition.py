@@ -8,8 +8,8 @@ from typing import Any, Literal
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from ....state.registry import StateRegistry
-from ...platform.arrow_types import arrow_schema
+from ....state.keys.registry import StateRegistry
+from ...catalyst.types.arrow_types import arrow_schema
 from ..contract import KeyedOperator
 from .columns import ROWS_COLUMN, TIME_COLUMN
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from ...platform.columns import quoted
+from ...catalyst.columns import quoted
 from ..admission import can_be_late, is_late, is_over
 from ..arrival import arrival_columns, with_arrival
 from ..contract import EpochSpec, ShardContext

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....state.keys import KeyCodec
+from ....state.keys.keys import KeyCodec
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..admission import note_event_time
 from ..aggregate.run import micros_to_ms

@@ -28,7 +28,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from ...platform.columns import quoted
+from ...catalyst.columns import quoted
 
 _BINARY_COLLATION = "UTF8_BINARY"
 #: Types that have no order, and what is compared in their place.

@@ -13,12 +13,12 @@ from typing import Any, Literal
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from ....state.registry import StateRegistry
-from ...platform.arrow_types import arrow_schema
+from ....state.keys.registry import StateRegistry
+from ...catalyst.types.arrow_types import arrow_schema
 from ..contract import KeyedOperator
 from .columns import LEFT, RIGHT, SIDE_NAMES, TIME_COLUMN, key_column, side_column
 
-#: The variables of the state, in the order of their slots: see :mod:`.shelf`.
+#: The variables of the state, in the order of their slots: see :mod:`.state.shelf`.
 CHUNKS, MARKS, HEADS = "chunks", "partnered", "rows"
 
 How = Literal["inner", "left", "right", "full", "leftsemi"]

@@ -9,7 +9,7 @@ from .columns import SIDE_NAMES
 from .definition import HEADS
 
 if TYPE_CHECKING:
-    from ....state.registry import StateRegistry
+    from ....state.keys.registry import StateRegistry
     from .definition import StreamJoin
 
 #: For each kind of join those that can take its state over: what they need to know of its rows is known.

@@ -6,7 +6,7 @@ watermark, or all if more of the backlog follows.
 
 Each side is read once for the pairs and once for the rows that stay; where outer rows stay, also to tell which of them
 have had a partner, and then only as far back as the bounds of event times allow.  So a side must give the same rows
-each time: who runs the pass keeps it on disk if it does not (:func:`...platform.spark_plans.repeatable`).
+each time: who runs the pass keeps it on disk if it does not (:func:`...catalyst.spark_plans.repeatable`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from ...platform.spark_observations import unobserved
-from ...platform.spark_plans import is_repeatable
+from ...catalyst.spark_observations import unobserved
+from ...catalyst.spark_plans import is_repeatable
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..contract import INPUT_ROWS, EpochSpec, FirstPass
 from .columns import LEFT, MATCHED_COLUMN, PAIR, RIGHT, SIDE_COLUMN, TIME_COLUMN

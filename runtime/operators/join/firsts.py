@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .blocks import NEVER
 from .pairing import Rows
+from .state.blocks import NEVER
 
 
 class Firsts:

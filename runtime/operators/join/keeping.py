@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
-from ..processor.keyed_rows import NO_TIME
-from .blocks import ENTRY, NEVER, BlockRows, encode_blocks, record_offsets
+from ..keyed.keyed_rows import NO_TIME
 from .definition import Sizes
 from .keys_at_hand import Directory, KeysAtHand
 from .pairing import Rows, merged_places
-from .shelf import CHUNK_SLOT
+from .state.blocks import ENTRY, NEVER, BlockRows, encode_blocks, record_offsets
+from .state.shelf import CHUNK_SLOT
 from .tools import Tools
 
 #: A key with many rows has so many chunks at least before these are of full size.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ....state.keys import KeyCodec
+from ....state.keys.keys import KeyCodec
 from ..columnar.key_batches import KeyRows, key_rows
 from .definition import Sizes
 

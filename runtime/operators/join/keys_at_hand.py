@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from ...protocols.event_time import MIN_WATERMARK
 from ..columnar.key_batches import Work
-from ..processor.keyed_rows import micros_of
-from .blocks import decode_blocks
+from ..keyed.keyed_rows import micros_of
 from .columns import MATCHED_COLUMN, SIDE_COLUMN, TIME_COLUMN
 from .pairing import Rows
-from .row_pool import RowPool
-from .shelf import cell_name
+from .state.blocks import decode_blocks
+from .state.row_pool import RowPool
+from .state.shelf import cell_name
 from .tools import Tools
 
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
-from ...platform.spark_session import empty_frame
+from ...catalyst.spark_session import empty_frame
 from ..admission import is_late
 from ..contract import EpochSpec, Evolved, FirstPass, ShardContext
-from ..processor.keyed_rows import KEY_GROUP_COLUMN
+from ..keyed.keyed_rows import KEY_GROUP_COLUMN
 from .columns import MATCHED_COLUMN, TIME_COLUMN
 from .definition import StreamJoin
 from .evolution import changes_of, record_of
@@ -29,7 +29,7 @@ from .run import JoinRun
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from ....state.registry import StateRegistry
+    from ....state.keys.registry import StateRegistry
 
 #: What becomes of rows in a first pass: a changed rule makes other rows of the same backlog.
 _RULE = 1

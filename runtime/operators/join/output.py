@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 
 from ...protocols.event_time import MIN_WATERMARK
 from ..contract import ShardContext
-from ..processor.keyed_rows import NO_TIME, micros_of
+from ..keyed.keyed_rows import NO_TIME, micros_of
 from .columns import TIME_COLUMN
 from .definition import StreamJoin
-from .row_pool import RowPool
+from .state.row_pool import RowPool
 
 #: The key columns of some rows, given their keys' places.
 KeyColumns = Callable[[np.ndarray], dict[str, pa.Array]]

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..processor.keyed_rows import NO_TIME
+from ..keyed.keyed_rows import NO_TIME
 from ..segments import first_at_least
 from .columns import LEFT
 from .definition import TimeBounds

@@ -16,14 +16,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....state.keys import KeyCodec
-from ...platform.batch_spool import BatchSpool
+from ....state.keys.keys import KeyCodec
+from ...support.batch_spool import BatchSpool
 from ..columnar.key_batches import Work, key_rows
 from ..contract import ShardContext
-from ..processor.keyed_rows import KEY_GROUP_COLUMN
+from ..keyed.keyed_rows import KEY_GROUP_COLUMN
 from .definition import StreamJoin
 from .key_pieces import Piece
-from .row_pool import RowPool
+from .state.row_pool import RowPool
 
 #: Null for a row; ``_CANDIDATE``; or how many rows belong together, times four, and what they are.
 ASKED_COLUMN = "__asked"

@@ -21,12 +21,12 @@ from ...protocols.event_time import MIN_WATERMARK
 from ..admission import can_be_late, note_event_time, rows_in_time
 from ..columnar.key_batches import DueKeys, KeyRows, Work, interleaved, work_of, works
 from ..contract import ShardContext
-from ..processor.keyed_rows import micros_of
+from ..keyed.keyed_rows import micros_of
 from .columns import LEFT, MATCHED_COLUMN, PAIR, RIGHT, SIDE_COLUMN, TIME_COLUMN
 from .definition import StreamJoin
 from .key_pieces import Piece, key_pieces, small_batches
 from .questions import ASKED_COLUMN, Answered, Candidates
-from .shelf import Spool
+from .state.shelf import Spool
 from .step import Step
 from .tools import Tools
 

@@ -9,16 +9,16 @@ import pyarrow as pa
 
 from ...protocols.event_time import MIN_WATERMARK
 from ..columnar.key_batches import Work
-from ..processor.keyed_rows import NO_TIME
+from ..keyed.keyed_rows import NO_TIME
 from ..segments import first_at_least
-from .blocks import NEVER, decode_blocks
 from .columns import LEFT, RIGHT
 from .firsts import Firsts
 from .keeping import keep
 from .keys_at_hand import KeysAtHand
 from .pairing import Rows, SideRows, covered, in_bounds, pairs_of, partner_times, side_of, slices_of
-from .row_pool import RowPool
-from .shelf import CHUNK_SLOT, MARK_SLOT, Spool, packed
+from .state.blocks import NEVER, decode_blocks
+from .state.row_pool import RowPool
+from .state.shelf import CHUNK_SLOT, MARK_SLOT, Spool, packed
 from .storing import write_kept
 from .tools import Tools
 

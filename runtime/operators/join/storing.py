@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from ...protocols.event_time import MIN_WATERMARK
-from .blocks import decode_blocks
 from .keeping import Kept
 from .keys_at_hand import KeysAtHand
-from .shelf import CHUNK_SLOT, MARK_SLOT, Spool
+from .state.blocks import decode_blocks
+from .state.shelf import CHUNK_SLOT, MARK_SLOT, Spool
 from .tools import Tools
 
 

@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ....state.keys import KeyCodec
+from ....state.keys.keys import KeyCodec
 from ...protocols.event_time import MAX_WATERMARK
 from ..columnar.cells import Cells
 from ..columnar.key_batches import Work
 from ..contract import ShardContext
-from ..processor.keyed_rows import NO_TIME
+from ..keyed.keyed_rows import NO_TIME
 from .columns import LEFT, RIGHT
 from .definition import StreamJoin
 from .output import JoinedRows
-from .row_pool import RowPool, SideForm
-from .shelf import HEAD_SLOT, Shelf
+from .state.row_pool import RowPool, SideForm
+from .state.shelf import HEAD_SLOT, Shelf
 
 #: Given a pool, the left and the right row of each pair, the keys and their places: which pairs are ones.
 Answers = Callable[[RowPool, np.ndarray, np.ndarray, Work, np.ndarray], np.ndarray]

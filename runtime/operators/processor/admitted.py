@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from ..admission import can_be_late, note_event_time, rows_in_time
 from ..contract import EpochSpec, ShardCounters
 from ..join.columns import RIGHT, SIDE_COLUMN
-from .keyed_rows import KIND_COLUMN
+from ..keyed.keyed_rows import KIND_COLUMN
 
 if TYPE_CHECKING:
     from .definition import ProcessorStage

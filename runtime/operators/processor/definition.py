@@ -10,17 +10,17 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, TimerVal
 from pyspark.sql.types import StructType
 
 from ....errors import MixedModeError, UserCodeError
-from ...platform.arrow_types import arrow_schema
-from ...platform.code_fingerprint import code_fingerprint
-from ...platform.ddl import parse_ddl
-from ...platform.user_frames import UserFrames
+from ...catalyst.types.arrow_types import arrow_schema
+from ...catalyst.types.ddl import parse_ddl
+from ...jvm.user_frames import UserFrames
 from ...protocols.rows_per_call import RowsPerCall
+from ...support.code_fingerprint import code_fingerprint
 from ..contract import EpochSpec, KeyedOperator
 from ..emission import EMITTED_COLUMN
+from ..keyed.keyed_rows import KIND_COLUMN
 from .handle import DeclaringHandle
-from .keyed_rows import KIND_COLUMN
-from .row_form import Form, Rows
-from .shown_times import shown_watermark_ms
+from .rows.row_form import Form, Rows
+from .rows.shown_times import shown_watermark_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -18,12 +18,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from ....errors import PlanError, StateSchemaError
-from ....state.keyed import KeyedState
-from ....state.layout import TimerKind
-from ....state.registry import StateRegistry
-from ...platform.arrow_types import arrow_schema
-from ...platform.user_frames import is_ours
-from .row_reader import row_class
+from ....state.backend.keyed import KeyedState
+from ....state.keys.layout import TimerKind
+from ....state.keys.registry import StateRegistry
+from ...catalyst.types.arrow_types import arrow_schema
+from ...jvm.user_frames import is_ours
+from .rows.row_reader import row_class
 from .stateful_processor import ProcessorHandle
 from .task_coordinator import TaskCoordinator
 

@@ -8,7 +8,7 @@ t - delay, a timer sees its own time.  Nobody else's rows have to be known for t
 from __future__ import annotations
 
 from ..contract import EpochSpec, InOrder
-from .keyed_rows import NO_TIME
+from ..keyed.keyed_rows import NO_TIME
 
 
 class KeyClock:

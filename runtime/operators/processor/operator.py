@@ -11,20 +11,20 @@ from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
 from ....errors import CheckpointMismatchError
-from ...platform.clean_up import take_all
-from ...platform.columns import quoted
+from ...catalyst.columns import quoted
+from ...support.clean_up import take_all
 from ..admission import is_late
 from ..arrival import arrival_columns, with_arrival
 from ..contract import EpochSpec, Evolved, ShardContext
+from ..keyed.keyed_rows import INITIAL_STATE_COLUMN, KIND_COLUMN
 from .definition import ProcessorStage
-from .keyed_rows import INITIAL_STATE_COLUMN, KIND_COLUMN
 from .run import ProcessorRun
 from .user_failure import explain_failure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from ....state.registry import StateRegistry
+    from ....state.keys.registry import StateRegistry
 
 
 class ProcessorOperator(ProcessorStage):

@@ -18,23 +18,23 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessor, TimerValues
 
-from ....state.batch import BatchKeyedState
-from ....state.keyed import KeyedState
-from ....state.keys import KeyCodec
-from ....state.rocks import RocksDBKeyedState
-from ....state.timer_walk import TimerWalk
-from ...platform.failpoints import failpoint
+from ....state.backend.keyed import KeyedState
+from ....state.backend.random_access import RocksDBKeyedState
+from ....state.backend.sorted_pass import BatchKeyedState
+from ....state.backend.timer_walk import TimerWalk
+from ....state.keys.keys import KeyCodec
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ...protocols.operator_events.event_codec import decode, encode, types_by_name
+from ...support.failpoints import failpoint
 from ..columnar.key_batches import KeyRows, whole_keys
 from ..contract import ShardContext
 from ..emission import EmissionLog
+from ..keyed.keyed_rows import NO_TIME, Keyed, KeyedRows, KeySlices
 from .admitted import admitted
-from .block_run import BlockRun
+from .blocks.block_run import BlockRun
 from .definition import BLOCK_HANDLER
 from .handle import KIND_OF_MODE, TaskHandle
 from .key_clock import KeyClock
-from .keyed_rows import NO_TIME, Keyed, KeyedRows, KeySlices
 from .task_coordinator import TaskCoordinator
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from types import CodeType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ....errors import MixedModeError, OperatorEventError, PlanError, StateSchemaError, UserCodeError
-from ...platform.user_frames import UserFrames, is_ours
-from .block_run import BlockRun
+from ...jvm.user_frames import UserFrames, is_ours
+from .blocks.block_run import BlockRun
 from .definition import BLOCK_HANDLER
-from .frame_writer import FrameBuffer
-from .group_state import GroupStateFunction
-from .row_writer import RowBuffer
+from .frames.frame_writer import FrameBuffer
+from .group_state.function import GroupStateFunction
+from .rows.row_writer import RowBuffer
 from .run import ProcessorRun
 
 if TYPE_CHECKING:

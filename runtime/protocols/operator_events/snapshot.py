@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ....state.keygroups import KeyGroupRange
+from ....state.keys.keygroups import KeyGroupRange
 from .subtask import SubtaskSnapshot
 
 

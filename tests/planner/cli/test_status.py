@@ -16,8 +16,8 @@ import pytest
 from event_support import RUN, a_run, began, common, epoch, folder_of, phase, put
 from mixedmode.planner.cli.app import app
 from mixedmode.runtime.checkpoints.lease.driver_lease import DriverLease
-from mixedmode.runtime.metrics.event_fold import folded
-from mixedmode.runtime.metrics.events import (
+from mixedmode.runtime.metrics.events.event_fold import folded
+from mixedmode.runtime.metrics.events.events import (
     BacklogProgressed,
     CheckpointCompleted,
     Noted,
@@ -27,7 +27,7 @@ from mixedmode.runtime.metrics.events import (
     SourcePosition,
     SourceProgress,
 )
-from mixedmode.state.owner import PLACE_VARIABLE
+from mixedmode.state.store.owner import PLACE_VARIABLE
 from pyarrow import fs
 from typer.testing import CliRunner
 

@@ -15,8 +15,8 @@ import pytest
 from event_support import RUN, a_run, began, common, epoch, phase, put
 from mixedmode.planner.cli.app import app
 from mixedmode.runtime.checkpoints.lease.driver_lease import DriverLease
-from mixedmode.runtime.metrics.event_reader import HistoryTail
-from mixedmode.runtime.metrics.events import RunEnded, RunEvent
+from mixedmode.runtime.metrics.events.event_reader import HistoryTail
+from mixedmode.runtime.metrics.events.events import RunEnded, RunEvent
 from pyarrow import fs
 from typer.testing import CliRunner
 

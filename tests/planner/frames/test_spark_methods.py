@@ -123,7 +123,7 @@ def test_a_module_that_is_imported_later_is_taken_over() -> None:
     import importlib
     import sys
 
-    from mixedmode.runtime.platform.replaced_methods import when_imported
+    from mixedmode.runtime.jvm.replaced_methods import when_imported
 
     name, seen = "json.tool", []
     before = sys.modules.pop(name, None)
@@ -143,7 +143,7 @@ def test_a_module_that_is_imported_later_is_taken_over() -> None:
 
 def test_of_two_methods_in_the_place_of_one_each_is_put_there_once() -> None:
     """The last one is in front; Spark's own is still to be had."""
-    from mixedmode.runtime.platform.replaced_methods import replace_method, stock_method
+    from mixedmode.runtime.jvm.replaced_methods import replace_method, stock_method
 
     class Of:
         def method(self) -> str:

@@ -14,7 +14,7 @@ from mixedmode.planner.inputs.kafka_positions import (
     offsets_option,
 )
 from mixedmode.planner.inputs.seam import Seam
-from mixedmode.runtime.platform.spark_kafka import TopicRange
+from mixedmode.runtime.spark_io.spark_kafka import TopicRange
 
 TOPIC = TopicRange({0: 0, 1: 10, 2: 0}, {0: 100, 1: 100, 2: 0})
 

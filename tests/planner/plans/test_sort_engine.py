@@ -8,7 +8,7 @@ from typing import Any
 import mixedmode
 import pytest
 from mixedmode.planner.plans.sort_engine import SPARK_FROM, choose_sorter
-from mixedmode.runtime.platform.spark_plans import size_bytes
+from mixedmode.runtime.catalyst.spark_plans import size_bytes
 from mixedmode.runtime.spec import Settings
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F

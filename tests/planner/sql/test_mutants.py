@@ -9,7 +9,7 @@ import pytest
 from mixedmode import PlanError
 from mixedmode.planner.frames.frame import MixedFrame
 from mixedmode.planner.sql import aggregation, rows, translation, windows
-from mixedmode.runtime.platform.spark_expressions import class_name, parsed
+from mixedmode.runtime.catalyst.spark_expressions import class_name, parsed
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 

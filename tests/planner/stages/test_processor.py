@@ -11,7 +11,7 @@ import pytest
 from mixedmode import MixedModeError, OperatorCoordinator, PlanError
 from mixedmode.planner.frames.frame import MixedFrame
 from mixedmode.planner.stages.frame_settings import frame_settings
-from mixedmode.runtime.operators.processor.frame_settings import FrameSettings
+from mixedmode.runtime.operators.processor.frames.frame_settings import FrameSettings
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
 from mixedmode.runtime.spec import Settings
 from pyspark.sql import DataFrame, Row, SparkSession

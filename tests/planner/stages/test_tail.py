@@ -10,8 +10,8 @@ from mixedmode import OptionError, PlanError
 from mixedmode.planner.frames.frame import MixedFrame
 from mixedmode.planner.stages.stage import stages_of
 from mixedmode.planner.stages.tail import output_key, plan_tail
-from mixedmode.runtime.driver.backlog_fingerprint import backlog_fingerprint
-from mixedmode.runtime.operators.tail import Tail
+from mixedmode.runtime.driver.recovery.backlog_fingerprint import backlog_fingerprint
+from mixedmode.runtime.operators.output_transform import Tail
 from mixedmode.runtime.spec import JobSpec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F

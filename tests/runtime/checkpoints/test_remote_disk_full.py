@@ -12,9 +12,9 @@ from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.staged_output import StagedOutput
-from mixedmode.runtime.platform.filesystem import write_atomically
-from mixedmode.state.log import LogWriter
-from mixedmode.state.sst import SstWriter
+from mixedmode.runtime.storage.filesystem import write_atomically
+from mixedmode.state.store.log import LogWriter
+from mixedmode.state.store.sst import SstWriter
 from pyarrow import fs
 from refusing import NO_SPACE, Refusing
 

@@ -15,8 +15,8 @@ from mixedmode.runtime.checkpoints import readers
 from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore, has_checkpoint
-from mixedmode.runtime.platform import failpoints
-from mixedmode.state.files import StateFile
+from mixedmode.runtime.support import failpoints
+from mixedmode.state.store.files import StateFile
 from pyarrow import fs
 
 UID = "stage"

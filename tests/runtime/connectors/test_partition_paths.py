@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from mixedmode.errors import OptionError, OutputSchemaError
+from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
 from mixedmode.runtime.connectors import partitioned_output
 from mixedmode.runtime.connectors.output_place import OutputPlace
 from mixedmode.runtime.connectors.partition_paths import PartitionPaths, escaped, zone_of
 from mixedmode.runtime.connectors.sinks.files import partition_paths
 from mixedmode.runtime.connectors.staged_output import partition_values
-from mixedmode.runtime.platform.arrow_types import arrow_schema
 from pyarrow import fs
 from pyspark.sql.types import StructType
 

@@ -18,14 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixedmode.errors import CheckpointError, QueryError
 from mixedmode.runtime.checkpoints.lease.driver_lease import LocationLost
-from mixedmode.runtime.driver import housekeeping
-from mixedmode.runtime.driver.completion import GivenUp
-from mixedmode.runtime.driver.pause_switch import PauseSwitch
-from mixedmode.runtime.driver.pausing import stands_still
-from mixedmode.runtime.driver.phases import commit_now
-from mixedmode.runtime.driver.rescaling import deal_anew
-from mixedmode.runtime.driver.task_graph import lifecycle_of
-from mixedmode.state import lineage
+from mixedmode.runtime.driver.checkpoint import housekeeping
+from mixedmode.runtime.driver.checkpoint.async_checkpoint import GivenUp
+from mixedmode.runtime.driver.coordinators.task_graph import lifecycle_of
+from mixedmode.runtime.driver.requests.pause_switch import PauseSwitch
+from mixedmode.runtime.driver.run.pausing import stands_still
+from mixedmode.runtime.driver.run.phases import commit_now
+from mixedmode.runtime.driver.run.rescaling import deal_anew
+from mixedmode.state.store import state_manifest
 
 GRAPHS = [
     [Stage("a", Windows(5))],
@@ -40,8 +40,8 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small states are compacted, too, and what is old goes with each checkpoint."""
     monkeypatch.setattr(housekeeping, "CLEAN_EVERY_MS", 0)
     monkeypatch.setattr(housekeeping, "KEEP_MS", 0)
-    monkeypatch.setattr(lineage, "_FULL_MIN_BYTES", 0)
-    monkeypatch.setattr(lineage, "_LOGS_MAX", 2)
+    monkeypatch.setattr(state_manifest, "_FULL_MIN_BYTES", 0)
+    monkeypatch.setattr(state_manifest, "_LOGS_MAX", 2)
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import pytest
 from mixedmode.errors import QueryError
 from mixedmode.runtime.checkpoints.savepoints.queue import SavepointDesk, SavepointRequest
 from mixedmode.runtime.connectors.sources.live_query import Stopped
-from mixedmode.runtime.driver import endings, naps
-from mixedmode.runtime.driver.endings import Ending
-from mixedmode.runtime.driver.phases import run_switch
-from mixedmode.runtime.driver.rescale_desk import RescaleDesk
+from mixedmode.runtime.driver.requests.rescale_queue import RescaleDesk
+from mixedmode.runtime.driver.run import idle_wait, shutdown
+from mixedmode.runtime.driver.run.phases import run_switch
+from mixedmode.runtime.driver.run.shutdown import Ending
 from mixedmode.runtime.protocols.checkpoint_scheduler import CheckpointScheduler
 from mixedmode.runtime.protocols.lifecycle.actions import Commit
 from mixedmode.runtime.protocols.lifecycle.events import Stop
@@ -86,8 +86,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> tuple[Ending, Any, Checkpoints]:
     run.job.plan_json = "{}"
     run.checkpoints = Checkpoints(run, clock, failing=2)
     run.tasks.run = lambda: len(run.checkpoints.taken_ms) <= 2
-    monkeypatch.setattr(naps, "clock_ms", clock)
-    monkeypatch.setattr(endings, "SavepointCopies", mock.Mock())
+    monkeypatch.setattr(idle_wait, "clock_ms", clock)
+    monkeypatch.setattr(shutdown, "SavepointCopies", mock.Mock())
     return Ending(run), run, run.checkpoints
 
 

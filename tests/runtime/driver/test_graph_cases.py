@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from graph_kinds import KEY, ROWS, Buckets, BucketSums, Unique, Windows
 from graph_support import Job, Kind, Row, Stage
-from mixedmode.runtime.driver import epoch_runner, event_times, naps
-from mixedmode.runtime.driver.source_rows import SourceRows
+from mixedmode.runtime.driver.epochs import epoch_runner, event_times
+from mixedmode.runtime.driver.epochs.source_rows import SourceRows
+from mixedmode.runtime.driver.run import idle_wait
 from mixedmode.runtime.operators.contract import KeyedOperator
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
 from pyspark import cloudpickle
@@ -129,7 +130,7 @@ def test_a_stage_that_has_finished_fires_nothing_by_the_clock(chain: Make, monke
     """Its pending processing-time timers make no epoch, take part in none without rows of its own, and wake nobody;
     those of other stages fire as ever."""
     now = [1000]
-    for module in (epoch_runner, naps):
+    for module in (epoch_runner, idle_wait):
         monkeypatch.setattr(module, "now_ms", lambda: now[0])
     job = chain(Delayed(), Delayed())
     run = SimpleNamespace(
@@ -143,7 +144,7 @@ def test_a_stage_that_has_finished_fires_nothing_by_the_clock(chain: Make, monke
     job.take("clock")  # the row waits in the second stage now
     job.take("live", [at(6, key="b")])
     epoch, now[0] = job.state.epoch, 1150
-    assert naps.nap_s(run) == 0.05  # type: ignore[arg-type]
+    assert idle_wait.nap_s(run) == 0.05  # type: ignore[arg-type]
     job.state.stages["a"].finished = True
     now[0] = 1200
     assert job.take("clock") == [at(None, 1200)]
@@ -152,7 +153,7 @@ def test_a_stage_that_has_finished_fires_nothing_by_the_clock(chain: Make, monke
     assert (job.take("clock"), job.state.epoch) == ([], epoch + 1)
     job.epochs.streaming_epoch(job.phase, SourceRows())
     assert [epoch + 2 in executor.got for executor in job.executors.values()] == [False, False]
-    assert naps.nap_s(run) == 1  # type: ignore[arg-type]
+    assert idle_wait.nap_s(run) == 1  # type: ignore[arg-type]
 
 
 def test_a_stage_fires_without_rows_of_its_own(chain: Make) -> None:

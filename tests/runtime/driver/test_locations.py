@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from mixedmode.errors import OptionError
-from mixedmode.runtime.platform import filesystem
-from mixedmode.runtime.platform.filesystem import absolute, is_local, resolve, uri
-from mixedmode.runtime.platform.folder_checks import resolve_option
+from mixedmode.runtime.storage import filesystem
+from mixedmode.runtime.storage.filesystem import absolute, is_local, resolve, uri
+from mixedmode.runtime.storage.folder_checks import resolve_option
 from pyarrow import ArrowInvalid, fs
 
 

@@ -19,13 +19,13 @@ from graph_kinds import Unique, Windows
 from graph_support import Job, Stage
 from mixedmode import events
 from mixedmode.runtime.checkpoints.lease.driver_lease import LocationLost
-from mixedmode.runtime.connectors.sources.forgotten import ForgottenMessages
+from mixedmode.runtime.connectors.sources.data_loss import ForgottenMessages
 from mixedmode.runtime.connectors.sources.lanes import Lane
-from mixedmode.runtime.metrics import listeners as facts
-from mixedmode.runtime.metrics.checkpoint import CheckpointReport
-from mixedmode.runtime.metrics.event_reader import read_history
+from mixedmode.runtime.metrics.events import facts as facts
+from mixedmode.runtime.metrics.events.checkpoint import CheckpointReport
+from mixedmode.runtime.metrics.events.event_reader import read_history
+from mixedmode.runtime.metrics.events.run_listener import LISTENERS, Listeners
 from mixedmode.runtime.metrics.run_events import RunEvents
-from mixedmode.runtime.metrics.run_listener import LISTENERS, Listeners
 from mixedmode.runtime.protocols.lifecycle.events import Stop
 
 RUN = "0a0a0a0a-0000-0000-0000-000000000000"

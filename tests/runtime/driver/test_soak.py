@@ -10,9 +10,9 @@ import pytest
 from beside_support import Checkpointed
 from graph_kinds import Buckets
 from graph_support import Stage
-from mixedmode.runtime.driver import housekeeping
+from mixedmode.runtime.driver.checkpoint import housekeeping
 from mixedmode.runtime.protocols.checkpoint_scheduler import CheckpointScheduler
-from mixedmode.state import lineage
+from mixedmode.state.store import state_manifest
 
 _EPOCH_MS = 200
 #: Longer than a checkpoint is kept, twice and more.
@@ -21,7 +21,7 @@ _EPOCHS = 3 * housekeeping.KEEP_MS // _EPOCH_MS
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Checkpointed]:
-    monkeypatch.setattr(lineage, "_FULL_MIN_BYTES", 20_000)
+    monkeypatch.setattr(state_manifest, "_FULL_MIN_BYTES", 20_000)
     made = Checkpointed(tmp_path, [Stage("a", Buckets(5))])
     made.coordinator.scheduler = CheckpointScheduler(None, 0, 0, 0, frozenset(made.state.sources))
     made.at_once = True

@@ -8,12 +8,12 @@ from typing import Any
 
 from mixedmode.runtime.connectors.staging import StagedFile
 from mixedmode.runtime.metrics.epoch import durations_ms, offsets_entry, state_operator, totals
-from mixedmode.runtime.metrics.listeners import OffsetsRead
+from mixedmode.runtime.metrics.events.facts import OffsetsRead
 from mixedmode.runtime.operators.contract import ShardCounters
 from mixedmode.runtime.tasks.report import ShardReport
-from mixedmode.state.files import StateFile
-from mixedmode.state.keygroups import KeyGroupRange
-from mixedmode.state.lineage import ShardLineage
+from mixedmode.state.keys.keygroups import KeyGroupRange
+from mixedmode.state.store.files import StateFile
+from mixedmode.state.store.state_manifest import ShardLineage
 
 
 def state_file(entries: int, tombstones: int, size_bytes: int) -> StateFile:

@@ -6,10 +6,9 @@ import logging
 
 import pytest
 from mixedmode.errors import QueryError
-from mixedmode.runtime.connectors.sources.forgotten import ForgottenMessages
-from mixedmode.runtime.metrics.checkpoint import CheckpointReport
-from mixedmode.runtime.metrics.history import RunHistory
-from mixedmode.runtime.metrics.listeners import (
+from mixedmode.runtime.connectors.sources.data_loss import ForgottenMessages
+from mixedmode.runtime.metrics.events.checkpoint import CheckpointReport
+from mixedmode.runtime.metrics.events.facts import (
     CheckpointCompleted,
     Fact,
     InputEnded,
@@ -26,6 +25,7 @@ from mixedmode.runtime.metrics.listeners import (
     SourceChanged,
     StateEvolved,
 )
+from mixedmode.runtime.metrics.history import RunHistory
 from mixedmode.runtime.protocols.lifecycle.events import Stop
 
 

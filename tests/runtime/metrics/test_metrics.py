@@ -19,9 +19,9 @@ import yaml
 from event_support import began, common, epoch, phase
 from mixedmode import events
 from mixedmode.errors import SetupError
-from mixedmode.runtime.metrics.metric_table import METRICS, as_markdown
-from mixedmode.runtime.metrics.metric_values import MetricValues
-from mixedmode.runtime.metrics.run_listener import LISTENERS
+from mixedmode.runtime.metrics.events.run_listener import LISTENERS
+from mixedmode.runtime.metrics.export.metric_table import METRICS, as_markdown
+from mixedmode.runtime.metrics.export.metric_values import MetricValues
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 

@@ -18,11 +18,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from mixedmode.runtime.connectors.sources.forgotten import ForgottenMessages
+from mixedmode.runtime.catalyst.spark_cluster import JobWork
+from mixedmode.runtime.connectors.sources.data_loss import ForgottenMessages
 from mixedmode.runtime.metrics.backlog import BacklogProgress, Pace
-from mixedmode.runtime.metrics.checkpoint import CheckpointReport
-from mixedmode.runtime.metrics.history import RunHistory
-from mixedmode.runtime.metrics.listeners import (
+from mixedmode.runtime.metrics.events.checkpoint import CheckpointReport
+from mixedmode.runtime.metrics.events.facts import (
     BacklogMoved,
     CheckpointCompleted,
     EpochApplied,
@@ -30,8 +30,8 @@ from mixedmode.runtime.metrics.listeners import (
     RowsDelivered,
     SourceSeen,
 )
+from mixedmode.runtime.metrics.history import RunHistory
 from mixedmode.runtime.metrics.progress import QueryProgress, timestamp
-from mixedmode.runtime.platform.spark_cluster import JobWork
 from mixedmode.runtime.tasks.progress import ScanProgress, TaskProgress
 from pyarrow import fs
 from pyspark.sql import Row

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mixedmode.runtime.platform.partial_calls import PartialCall
+from mixedmode.runtime.scan.partial_calls import PartialCall
 from mixedmode.runtime.scan.segments import merged_segments
 
 LONGS = st.integers(-(2**40), 2**40) | st.sampled_from([0, 2**62, -(2**62)])

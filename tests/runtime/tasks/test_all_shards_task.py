@@ -16,17 +16,17 @@ from mixedmode.runtime.connectors.output_place import OutputPlace
 from mixedmode.runtime.operators.contract import EpochSpec
 from mixedmode.runtime.operators.dedup.definition import Retention
 from mixedmode.runtime.operators.dedup.operator import DedupOperator
-from mixedmode.runtime.operators.processor.keyed_rows import KEY_GROUP_COLUMN
-from mixedmode.runtime.platform import failpoints
+from mixedmode.runtime.operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
-from mixedmode.runtime.tasks import meter, shard_task, task_sorter
+from mixedmode.runtime.support import failpoints
 from mixedmode.runtime.tasks.report import ShardReport
-from mixedmode.runtime.tasks.shard_task import ShardTask
-from mixedmode.runtime.tasks.task_sorter import SortPlan
-from mixedmode.state.keygroups import shard_ranges
-from mixedmode.state.lineage import ShardLineage
-from mixedmode.state.packed_lineages import PackedLineages
-from mixedmode.state.replica import ReplicaCache
+from mixedmode.runtime.tasks.shard import meter, shard_task, task_sorter
+from mixedmode.runtime.tasks.shard.shard_task import ShardTask
+from mixedmode.runtime.tasks.shard.task_sorter import SortPlan
+from mixedmode.state.keys.keygroups import shard_ranges
+from mixedmode.state.store.local_copy import ReplicaCache
+from mixedmode.state.store.packed_manifests import PackedLineages
+from mixedmode.state.store.state_manifest import ShardLineage
 from pyarrow import fs
 from pyspark import TaskContext, cloudpickle
 from pyspark.sql.types import LongType, StructField, StructType

@@ -14,17 +14,17 @@ import both_sides
 import pyarrow.parquet as pq
 import pytest
 from both_sides import SECOND_US, Case, as_told, frame_of, some_rows
+from mixedmode.runtime.catalyst.spark_plans import executed_text
 from mixedmode.runtime.connectors.output_place import OutputPlace
+from mixedmode.runtime.jobs.executor import EpochExecutor, Executed
+from mixedmode.runtime.jobs.shuffle import JoinedInShards
 from mixedmode.runtime.operators.contract import EpochSpec
 from mixedmode.runtime.operators.join.columns import PAIR
-from mixedmode.runtime.platform.spark_plans import executed_text
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.runtime.spec import Settings
-from mixedmode.runtime.tasks.executor import EpochExecutor, Executed
 from mixedmode.runtime.tasks.report import ShardReport
-from mixedmode.runtime.tasks.shuffle import JoinedInShards
-from mixedmode.state.keygroups import shard_ranges
-from mixedmode.state.lineage import ShardLineage
+from mixedmode.state.keys.keygroups import shard_ranges
+from mixedmode.state.store.state_manifest import ShardLineage
 from pyarrow import fs
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession

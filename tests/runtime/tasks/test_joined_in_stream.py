@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from both_sides import SECOND_US, Case, Row, frame_of, some_rows
 from mixedmode.runtime.connectors.output_place import OutputPlace
+from mixedmode.runtime.jobs.executor import EpochExecutor
 from mixedmode.runtime.operators.contract import EpochSpec
 from mixedmode.runtime.operators.join.operator import JoinOperator
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.runtime.spec import Settings
-from mixedmode.runtime.tasks.executor import EpochExecutor
-from mixedmode.state.keygroups import shard_ranges
-from mixedmode.state.lineage import ShardLineage
+from mixedmode.state.keys.keygroups import shard_ranges
+from mixedmode.state.store.state_manifest import ShardLineage
 from pyarrow import fs
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession

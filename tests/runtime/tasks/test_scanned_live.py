@@ -12,11 +12,11 @@ import mixedmode
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from mixedmode.runtime.platform.micro_batch import handed_over
-from mixedmode.runtime.platform.parquet_scan import NotTakenError
-from mixedmode.runtime.tasks import columnar_pass
-from mixedmode.runtime.tasks.columnar_pass import ColumnarPass, ScannedRows, recognise
-from mixedmode.runtime.tasks.shuffle import with_key_group
+from mixedmode.runtime.catalyst.prepared.micro_batch import handed_over
+from mixedmode.runtime.jobs import columnar_pass
+from mixedmode.runtime.jobs.columnar_pass import ColumnarPass, ScannedRows, recognise
+from mixedmode.runtime.jobs.shuffle import with_key_group
+from mixedmode.runtime.scan.parquet_scan import NotTakenError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from scan_support import GROUPS, merged, planned, scanned

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from .....errors import CheckpointError
-from ....platform.failpoints import failpoint
+from ....support.failpoints import failpoint
 from .client_options import of_all_clients
 from .guarantee import OPTION
 from .markers import Marker

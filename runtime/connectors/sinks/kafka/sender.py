@@ -25,7 +25,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from .....errors import CheckpointError
-from ....platform.failpoints import failpoint
+from ....support.failpoints import failpoint
 from .markers import Marker, newest_branch, position_of
 
 logger = logging.getLogger(__name__)

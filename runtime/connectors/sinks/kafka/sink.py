@@ -22,11 +22,11 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from .....errors import CheckpointError, OptionError, PlanError
-from ....platform.arrow_functions import mapped_in_arrow
-from ....platform.columns import column_fold, quoted
-from ....platform.failpoints import failpoint
-from ....platform.filesystem import exists, read_bytes, write_atomically
-from ....platform.worker_errors import translate
+from ....catalyst.columns import column_fold, quoted
+from ....catalyst.types.arrow_functions import mapped_in_arrow
+from ....jvm.worker_errors import translate
+from ....storage.filesystem import exists, read_bytes, write_atomically
+from ....support.failpoints import failpoint
 from ...staging import epoch_of
 from ..deliveries import Deliveries
 from ..per_checkpoint import PerCheckpointSink

@@ -14,8 +14,8 @@ from mixedmode.errors import CheckpointError, CheckpointMismatchError
 from mixedmode.runtime.checkpoints.lease import driver_lease
 from mixedmode.runtime.checkpoints.lease.claims import Claim, ClaimFolder, Holder
 from mixedmode.runtime.checkpoints.lease.driver_lease import Clock, DriverLease
-from mixedmode.runtime.platform.checksummed import seal, unseal
-from mixedmode.state.owner import PLACE_VARIABLE, place, process_start_time
+from mixedmode.runtime.storage.checksummed import seal, unseal
+from mixedmode.state.store.owner import PLACE_VARIABLE, place, process_start_time
 from pyarrow import fs
 
 LOCAL = fs.LocalFileSystem()

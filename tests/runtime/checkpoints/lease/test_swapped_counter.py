@@ -9,9 +9,9 @@ from mixedmode.errors import CheckpointError
 from mixedmode.runtime.checkpoints.lease import driver_lease
 from mixedmode.runtime.checkpoints.lease.claims import ClaimFolder
 from mixedmode.runtime.checkpoints.lease.driver_lease import Clock, DriverLease, LocationLost
-from mixedmode.runtime.platform import s3
-from mixedmode.runtime.platform.filesystem import resolve
-from mixedmode.state.owner import PLACE_VARIABLE
+from mixedmode.runtime.storage import s3
+from mixedmode.runtime.storage.filesystem import resolve
+from mixedmode.state.store.owner import PLACE_VARIABLE
 from s3_server import S3Server
 
 EXPIRY_MS = 1000

@@ -15,8 +15,8 @@ from mixedmode.runtime.checkpoints.savepoints.queue import SavepointRequest
 from mixedmode.runtime.checkpoints.savepoints.store import open_savepoint
 from mixedmode.runtime.checkpoints.savepoints.writer import SavepointDraft
 from mixedmode.runtime.checkpoints.store import CheckpointStore
-from mixedmode.runtime.platform import failpoints
-from mixedmode.state.files import StateFile
+from mixedmode.runtime.support import failpoints
+from mixedmode.state.store.files import StateFile
 
 UID = "stage"
 

@@ -16,8 +16,8 @@ from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata, WantedSav
 from mixedmode.runtime.checkpoints.savepoints.completion import complete_offline, complete_pending
 from mixedmode.runtime.checkpoints.savepoints.store import open_savepoint
 from mixedmode.runtime.checkpoints.store import CheckpointStore
-from mixedmode.runtime.platform.failpoints import VARIABLE
-from mixedmode.state.files import StateFile
+from mixedmode.runtime.support.failpoints import VARIABLE
+from mixedmode.state.store.files import StateFile
 
 UID = "stage"
 COMPLETE = (

@@ -14,9 +14,9 @@ from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.savepoints.restore import check_origin, restore_if_asked
 from mixedmode.runtime.checkpoints.store import CheckpointStore
-from mixedmode.runtime.platform import failpoints
-from mixedmode.state.files import StateFile
-from mixedmode.state.registry import StateRegistry
+from mixedmode.runtime.support import failpoints
+from mixedmode.state.keys.registry import StateRegistry
+from mixedmode.state.store.files import StateFile
 from pyarrow import fs
 from savepoint_support import write_savepoint
 

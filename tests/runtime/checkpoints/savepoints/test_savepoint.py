@@ -27,8 +27,8 @@ from mixedmode.runtime.checkpoints.savepoints.store import (
 )
 from mixedmode.runtime.checkpoints.spark_log import crc_file
 from mixedmode.runtime.checkpoints.store import CheckpointStore
-from mixedmode.runtime.platform import failpoints
-from mixedmode.state.files import StateFile
+from mixedmode.runtime.support import failpoints
+from mixedmode.state.store.files import StateFile
 from pyarrow import fs
 from savepoint_support import write_savepoint
 

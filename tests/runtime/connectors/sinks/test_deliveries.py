@@ -13,7 +13,7 @@ from mixedmode.runtime.connectors.sinks import Deliveries, Sink, make_sink
 from mixedmode.runtime.connectors.staged_output import StagedOutput
 from mixedmode.runtime.connectors.staging import StagedFile
 from mixedmode.runtime.connectors.transaction import SinkTransaction
-from mixedmode.runtime.operators.processor.row_writer import RowWriter
+from mixedmode.runtime.operators.processor.rows.row_writer import RowWriter
 from pyarrow import fs
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType

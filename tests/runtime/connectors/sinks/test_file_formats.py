@@ -118,7 +118,7 @@ def test_other_formats_are_not_asked(spark: SparkSession, format: str) -> None:
 def test_a_version_of_spark_that_cannot_be_asked(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where Spark lacks what is called, nothing is refused: the write itself says it."""
     from mixedmode.runtime.connectors.sinks import file_formats
-    from mixedmode.runtime.platform import spark_formats
+    from mixedmode.runtime.spark_io import spark_formats
 
     csv = file_format(spark, "csv")
     monkeypatch.setattr(spark_formats, "_PACKAGE", "org.apache.spark.sql.execution.elsewhere")

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from mixedmode.errors import CheckpointError, OptionError
+from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
 from mixedmode.runtime.connectors.sinks import Sink, make_sink
 from mixedmode.runtime.connectors.staged_output import StagedOutput
 from mixedmode.runtime.connectors.staging import StagedFile
 from mixedmode.runtime.connectors.transaction import SinkTransaction
-from mixedmode.runtime.platform import failpoints
-from mixedmode.runtime.platform.arrow_types import arrow_schema
+from mixedmode.runtime.support import failpoints
 from pyarrow import fs
 from pyspark.sql.types import IntegerType, StructField, StructType
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
 from mixedmode.runtime.connectors.sinks.table import TableSink
 from mixedmode.runtime.connectors.staged_output import StagedOutput
 from mixedmode.runtime.connectors.staging import StagedFile
 from mixedmode.runtime.connectors.transaction import SinkTransaction, next_ordinal
-from mixedmode.runtime.platform import failpoints
-from mixedmode.runtime.platform.arrow_types import arrow_schema
+from mixedmode.runtime.support import failpoints
 from pyarrow import fs
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from mixedmode.runtime.catalyst.columns import event_time_us
 from mixedmode.runtime.connectors.sources.history import HistoryCut, cut
-from mixedmode.runtime.platform.columns import event_time_us
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

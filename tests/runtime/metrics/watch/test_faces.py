@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pytest
 from event_support import RUN, began, epoch, phase
 from made_up_runs import ERROR, NAME, made_up_runs
-from mixedmode.runtime.metrics.events import RunEvent
+from mixedmode.runtime.metrics.events.events import RunEvent
 from mixedmode.runtime.metrics.runs import RunRecord, runs_of
 from mixedmode.runtime.metrics.watch.faces import LinesFace, NotebookFace, TerminalFace, as_html, face_for
 from rich.console import Console

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from event_support import RUN, began, common, epoch, phase
-from mixedmode.runtime.metrics.events import RunEnded, RunEvent
+from mixedmode.runtime.metrics.events.events import RunEnded, RunEvent
 from mixedmode.runtime.metrics.runs import RunRecord
 from mixedmode.runtime.metrics.watch.watcher import Watcher, watch
 

@@ -13,8 +13,8 @@ from aggregate_support import Job, at, events, ms, same
 from mixedmode.errors import CheckpointMismatchError
 from mixedmode.planner.stages.aggregates.aggregate import plan_aggregate
 from mixedmode.runtime.operators.aggregate.operator import AggregateOperator
-from mixedmode.state.compaction import rewrite
-from mixedmode.state.registry import StateRegistry
+from mixedmode.state.keys.registry import StateRegistry
+from mixedmode.state.store.compaction import rewrite
 from pyarrow import fs
 from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame, SparkSession

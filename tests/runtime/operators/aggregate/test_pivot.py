@@ -10,7 +10,7 @@ from aggregate_support import events, out_of_order, same, tuples
 from mixedmode.errors import PlanError
 from mixedmode.planner.stages.aggregates.aggregate import plan_aggregate
 from mixedmode.planner.stages.aggregates.pivot import Pivot
-from mixedmode.runtime.platform.arrow_types import arrow_schema
+from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F

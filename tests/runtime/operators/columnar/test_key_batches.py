@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from mixedmode.runtime.operators.columnar import key_batches
 from mixedmode.runtime.operators.columnar.key_batches import key_rows, whole_keys
-from mixedmode.runtime.operators.processor.keyed_rows import KEY_GROUP_COLUMN
-from mixedmode.state.keys import KeyCodec
+from mixedmode.runtime.operators.keyed.keyed_rows import KEY_GROUP_COLUMN
+from mixedmode.state.keys.keys import KeyCodec
 
 NAN = float("nan")
 COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {

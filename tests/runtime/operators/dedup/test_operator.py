@@ -9,11 +9,11 @@ from typing import Any
 import mixedmode
 import pytest
 from aggregate_support import Job, at, events, ms
+from mixedmode.runtime.jobs.shuffle import HashExchange, with_key_group
 from mixedmode.runtime.operators.contract import EpochSpec
 from mixedmode.runtime.operators.dedup.operator import DedupOperator
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.runtime.spec import Settings
-from mixedmode.runtime.tasks.shuffle import HashExchange, with_key_group
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 

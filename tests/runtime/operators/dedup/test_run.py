@@ -18,11 +18,11 @@ from mixedmode.runtime.operators.dedup.definition import Lateness, Retention
 from mixedmode.runtime.operators.dedup.operator import DedupOperator, DedupWithinWatermarkOperator
 from mixedmode.runtime.operators.emission import EMITTED_COLUMN
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
-from mixedmode.state.keygroups import KeyGroupRange
-from mixedmode.state.lineage import ShardLineage
-from mixedmode.state.log import LogWriter
-from mixedmode.state.replica import ReplicaCache
-from mixedmode.state.sst import SstWriter
+from mixedmode.state.keys.keygroups import KeyGroupRange
+from mixedmode.state.store.local_copy import ReplicaCache
+from mixedmode.state.store.log import LogWriter
+from mixedmode.state.store.sst import SstWriter
+from mixedmode.state.store.state_manifest import ShardLineage
 from pyarrow import fs
 from pyspark.sql.types import LongType, StringType, StructType, TimestampType
 

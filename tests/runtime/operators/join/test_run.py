@@ -16,11 +16,11 @@ from mixedmode.runtime.checkpoints.identity import TOLD_BY_STATE, stage_differen
 from mixedmode.runtime.operators.contract import InOrder
 from mixedmode.runtime.operators.join.definition import Sizes, TimeBounds
 from mixedmode.runtime.operators.join.output import JoinedRows
-from mixedmode.runtime.operators.join.shelf import Shelf
+from mixedmode.runtime.operators.join.state.shelf import Shelf
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
-from mixedmode.runtime.tasks.join_scan import JoinScan
-from mixedmode.state.keys import KeyCodec
-from mixedmode.state.reader import ShardView
+from mixedmode.runtime.tasks.state.join_scan import JoinScan
+from mixedmode.state.backend.reader import ShardView
+from mixedmode.state.keys.keys import KeyCodec
 from pyspark.sql.types import StructType
 
 HOWS = ["inner", "left", "right", "full", "leftsemi"]

@@ -14,7 +14,8 @@ import stage_support
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mixedmode.errors import OutputSchemaError, PlanError, StateSchemaError, UserCodeError
-from mixedmode.runtime.operators.processor import block_state, key_block, run
+from mixedmode.runtime.operators.processor import run
+from mixedmode.runtime.operators.processor.blocks import block_state, key_block
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import DecimalType, StringType, StructType, TimestampType

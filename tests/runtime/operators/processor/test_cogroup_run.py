@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from mixedmode.errors import UserCodeError
 from mixedmode.runtime.operators.contract import InOrder
 from mixedmode.runtime.operators.join.columns import LEFT
-from mixedmode.runtime.operators.processor.frame_form import Frames
-from mixedmode.runtime.operators.processor.frame_settings import FrameSettings
+from mixedmode.runtime.operators.processor.frames.frame_form import Frames
+from mixedmode.runtime.operators.processor.frames.frame_settings import FrameSettings
 from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
 from orderly_stream import OrderlyKey, orderly_stream
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixedmode.errors import OutputSchemaError, UserCodeError
 from mixedmode.runtime.operators.contract import InOrder
-from mixedmode.runtime.operators.processor.frame_form import Frames
-from mixedmode.runtime.operators.processor.frame_settings import FrameSettings
+from mixedmode.runtime.operators.processor.frames.frame_form import Frames
+from mixedmode.runtime.operators.processor.frames.frame_settings import FrameSettings
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from stage_support import OUTPUT, Input, Scripted, Stage

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixedmode.errors import OutputSchemaError, PlanError, UserCodeError
+from mixedmode.runtime.operators.processor.rows.shown_times import END_OF_TIME_MS
 from mixedmode.runtime.operators.processor.run import ProcessorRun
-from mixedmode.runtime.operators.processor.shown_times import END_OF_TIME_MS
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from stage_support import Input, Scripted, Stage, batches
 

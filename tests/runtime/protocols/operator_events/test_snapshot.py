@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mixedmode.runtime.protocols.operator_events.snapshot import StoredEvent, StoredEvents
-from mixedmode.state.keygroups import shard_ranges
+from mixedmode.state.keys.keygroups import shard_ranges
 
 inboxes = st.lists(st.lists(st.builds(StoredEvent, st.integers(1, 99), st.text()), max_size=3).map(tuple), max_size=4)
 

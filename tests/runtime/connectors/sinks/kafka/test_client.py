@@ -24,7 +24,7 @@ from mixedmode.runtime.connectors.sinks.kafka.markers import Marker
 from mixedmode.runtime.connectors.sinks.kafka.messages import MessageColumns
 from mixedmode.runtime.connectors.sinks.kafka.probe import probe
 from mixedmode.runtime.connectors.sinks.kafka.sender import Interrupted
-from mixedmode.runtime.platform.failpoints import VARIABLE
+from mixedmode.runtime.support.failpoints import VARIABLE
 
 sys.path.append(str(Path(__file__).parent))
 

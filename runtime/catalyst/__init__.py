@@ -1,0 +1,1 @@
+"""Spark's logical plans: read, built and compared."""

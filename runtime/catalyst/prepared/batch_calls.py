@@ -1,0 +1,54 @@
+"""How Spark calls us with a micro-batch.
+
+PySpark wraps the query's session anew for each of them, which is some six calls to the JVM; it is the same one as long
+as the query runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.utils import ForeachBatchFunction
+
+from ...jvm.gateway import java_class
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import DataStreamWriter
+
+_HELPER = "org.apache.spark.sql.execution.streaming.sources.PythonForeachBatchHelper"
+
+
+class BatchFunction(ForeachBatchFunction):
+    """As PySpark's own; it keeps the session of the query that it is for, of which there is one."""
+
+    _found: SparkSession | None = None
+
+    def call(self, jdf: Any, batch_id: int) -> None:
+        try:
+            if self._found is None:
+                self._found = SparkSession(self.session.sparkContext, jdf.sparkSession())
+            self.func(DataFrame(jdf, self._found), batch_id)
+        except Exception as error:
+            self.error = error
+            raise
+
+
+def handing_over(
+    writer: DataStreamWriter, spark: SparkSession, function: Callable[[DataFrame, int], None]
+) -> DataStreamWriter:
+    """``writer.foreachBatch``.
+
+    Args:
+        writer: of a query that is started once.
+        spark: its session.
+        function: takes the micro-batches.
+    """
+    found = writer.foreachBatch(function)  # it also starts what takes calls from the JVM
+    try:
+        java_class(spark, _HELPER).callForeachBatch(found._jwrite, BatchFunction(spark, function))
+    except (AttributeError, Py4JError, TypeError):  # another version of Spark: PySpark's own stays
+        return found
+    return found

@@ -1,0 +1,190 @@
+"""Spark's expressions: walking them, comparing them, making others of them.
+
+An expression is a handle that callers hand back to these functions; what they read of it themselves are the stable
+members ``sql``, ``name``, ``exprId``, ``dataType`` and ``semanticEquals`` of Spark's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import is_
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import Column
+
+from ..jvm.gateway import java_class, scala_sequence, session_state
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: What a member of an expression raises that this version of Spark does not have.
+NO_SUCH_MEMBER = Py4JError
+
+
+def class_name(node: Any) -> str:
+    """The simple name of a node's class."""
+    return str(node.getClass().getSimpleName())
+
+
+def items(sequence: Any) -> Iterator[Any]:
+    """The members of a Scala sequence."""
+    for index in range(sequence.size()):
+        yield sequence.apply(index)
+
+
+def tree(node: Any) -> Iterator[Any]:
+    """A node and everything below it."""
+    yield node
+    for child in items(node.children()):
+        yield from tree(child)
+
+
+def without_alias(expression: Any) -> Any:
+    """The expression below its names."""
+    while class_name(expression) == "Alias":
+        expression = expression.child()
+    return expression
+
+
+def with_children(spark: SparkSession, node: Any, children: Sequence[Any]) -> Any:
+    """A copy of a node over other children.
+
+    Args:
+        spark: the session that it is of.
+        node: an expression or a plan.
+        children: as many as it has now.
+    """
+    return node.withNewChildren(scala_sequence(spark, children))
+
+
+def with_attributes(spark: SparkSession, node: Any, known: Mapping[int, Any]) -> Any:
+    """An expression with columns replaced.
+
+    Args:
+        spark: the session that it is of.
+        node: the expression.
+        known: by the id of a column what takes its place; all others stay.
+    """
+    return replaced(
+        spark, node, lambda one: known.get(one.exprId().id()) if class_name(one) == "AttributeReference" else None
+    )
+
+
+def replaced(spark: SparkSession, node: Any, other: Callable[[Any], Any]) -> Any:
+    """An expression with nodes replaced, from the top downwards.
+
+    Args:
+        spark: the session that it is of.
+        node: the expression.
+        other: gives what takes a node's place; None: the node stays, and its children are asked for.
+    """
+    found = other(node)
+    if found is not None:
+        return found
+    children = list(items(node.children()))
+    new = [replaced(spark, child, other) for child in children]
+    return node if all(map(is_, new, children)) else with_children(spark, node, new)
+
+
+def parsed(spark: SparkSession, sql: str) -> Any:
+    """The expression that a text says, not resolved; by the session's settings of now.
+
+    Raises:
+        ParseException: it is none.
+    """
+    return session_state(spark).sqlParser().parseExpression(sql)
+
+
+def attribute(spark: SparkSession, name: str) -> Any:
+    """The expression of a column by its name, not resolved."""
+    return java_class(spark, "org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute").quoted(name)
+
+
+def called(spark: SparkSession, column: Any, name: str) -> Any:
+    """A resolved column under another name, of the same type and of no frame.
+
+    Args:
+        spark: the session that it is of.
+        column: an attribute.
+        name: the name.
+    """
+    return column.withName(name).withQualifier(scala_sequence(spark, []))
+
+
+def as_column(spark: SparkSession, expression: Any) -> Column:
+    """The expression as a column of PySpark."""
+    return Column(java_class(spark, "org.apache.spark.sql.classic.ExpressionUtils").column(expression))
+
+
+def is_orderable(spark: SparkSession, data_type: Any) -> bool:
+    """True if Spark can compare values of one of its types."""
+    # As an array of it: a struct's type is a sequence of fields, too, and there is a method for sequences.
+    array = java_class(spark, "org.apache.spark.sql.types.DataTypes").createArrayType(data_type)
+    return bool(java_class(spark, "org.apache.spark.sql.catalyst.expressions.RowOrdering").isOrderable(array))
+
+
+def is_same(spark: SparkSession, one: Any, other: Any) -> bool:
+    """True for one expression; constants may be written in two ways: a typed null or a float is a cast as text.
+
+    Args:
+        spark: the session that they are of.
+        one: a resolved expression.
+        other: another one, over the same columns.
+    """
+    if one.semanticEquals(other):
+        return True
+    if one.foldable() and other.foldable() and one.dataType().json() == other.dataType().json():
+        try:
+            return bool(one.eval(None) == other.eval(None))
+        except (Py4JJavaError, PySparkException):
+            pass  # a constant that is an error, or that only Spark's optimizer can compute
+    children, others = list(items(one.children())), list(items(other.children()))
+    if not children or len(children) != len(others) or class_name(one) != class_name(other):
+        return False
+    if not all(is_same(spark, child, its) for child, its in zip(children, others, strict=True)):
+        return False
+    return bool(with_children(spark, one, others).semanticEquals(other))
+
+
+def constant(expression: Any) -> Any:
+    """The value of a resolved expression over no columns; None: null, or only known when a query runs."""
+    try:
+        return expression.eval(None)
+    except (Py4JError, PySparkException):
+        return None
+
+
+def calendar_interval(value: Any) -> tuple[int, int, int]:
+    """Months, days and microseconds of a constant of type ``interval``."""
+    period, duration = value.extractAsPeriod(), value.extractAsDuration()
+    # Nanoseconds of some centuries do not fit into 64 bits.
+    micros = int(duration.getSeconds()) * 1_000_000 + int(duration.getNano()) // 1000
+    return int(period.toTotalMonths()), int(period.getDays()), micros
+
+
+def filtered(spark: SparkSession, aggregate: Any, condition: Any) -> Any:
+    """An aggregate over those of its rows for which a condition is true.
+
+    Args:
+        spark: the session that it is of.
+        aggregate: a resolved ``AggregateExpression``.
+        condition: a resolved expression over the same columns.
+    """
+    whole = condition
+    if aggregate.filter().isDefined():
+        both = java_class(spark, "org.apache.spark.sql.catalyst.expressions.And")
+        whole = both(aggregate.filter().get(), condition)
+    # Not a copy: it has an id, by which Spark tells it from others.
+    option = java_class(spark, "scala.Option").apply(whole)
+    return aggregate.aggregateFunction().toAggregateExpression(aggregate.isDistinct(), option)
+
+
+def ignoring_nulls(aggregate: Any) -> Any:
+    """An aggregate that passes over nulls; only that of ``first`` and ``last`` may not do so already."""
+    function = aggregate.aggregateFunction()
+    if class_name(function) not in ("First", "Last") or function.ignoreNulls():
+        return aggregate
+    other = function.copy(function.child(), True)
+    return other.toAggregateExpression(aggregate.isDistinct(), aggregate.filter())

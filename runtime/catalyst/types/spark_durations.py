@@ -1,0 +1,39 @@
+"""Durations as Spark reads them, such as ``"1 hour 30 minutes"``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+
+from ...jvm.gateway import java_class
+from ...jvm.spark_errors import error_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Days that Spark takes a month for in a duration.
+_DAYS_PER_MONTH = 31
+
+
+def duration_ms(spark: SparkSession, text: str) -> int:
+    """A duration in milliseconds.
+
+    Raises:
+        ValueError: it is not one.
+    """
+    try:
+        return _duration(spark, text, "MILLISECONDS")
+    except AnalysisException as error:
+        raise ValueError(error_text(error)) from error
+
+
+def window_us(spark: SparkSession, text: str) -> int:
+    """A window's duration or slide in microseconds; Spark has checked it already, and refuses months in one."""
+    return _duration(spark, text, "MICROSECONDS")
+
+
+def _duration(spark: SparkSession, text: str, unit: str) -> int:
+    intervals = java_class(spark, "org.apache.spark.sql.catalyst.util.IntervalUtils")
+    units = java_class(spark, "java.util.concurrent.TimeUnit")
+    return int(intervals.getDuration(intervals.fromIntervalString(text), getattr(units, unit), _DAYS_PER_MONTH))

@@ -1,0 +1,1 @@
+"""When a checkpoint begins, how it becomes complete, and what is tidied up behind it."""

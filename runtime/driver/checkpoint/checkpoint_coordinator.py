@@ -1,0 +1,450 @@
+"""Takes checkpoints: the one place where a checkpoint happens, from its trigger to the news of how it went.
+
+1. :meth:`~CheckpointCoordinator.cut`, under the turn: every task takes part, the gateways of the coordinators close,
+   and all that the checkpoint holds is frozen.
+2. :class:`~.async_checkpoint.Completion`, beside the epochs: ``_metadata`` is written.  From here on it counts; what fails
+   before may be tolerated, and leaves everything as it was.  Gateways open, the sink commits.
+3. Under the turn again, between two epochs: the job's state, its tasks and its users learn how it went.
+4. :class:`~.housekeeping.Housekeeping`, beside the epochs and the next checkpoints: older checkpoints and files that
+   nothing names are removed, and state files compacted.
+
+A cut needs no task and copies no state: the files that the epochs wrote are already in the pool, so it is the list of
+them.  One checkpoint is in flight at a time.  Whoever needs one that is complete waits for that one first, and
+completes his own within his turn (:meth:`~CheckpointCoordinator.checkpoint`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from ....errors import CheckpointError
+from ...checkpoints.damage import explain_corruption
+from ...checkpoints.lease.driver_lease import LocationLost
+from ...checkpoints.metadata import CheckpointMetadata, SparkPosition, WantedSavepoint
+from ...connectors.sources.live_query import Stopped
+from ...jvm.spark_errors import what_happened
+from ...metrics.events.checkpoint import CheckpointReport
+from ...metrics.events.facts import CheckpointFailed
+from ...protocols.checkpoint_scheduler import CheckpointScheduler
+from ...protocols.lifecycle.work import TaskWorker
+from ...support.failpoints import failpoint
+from ..clocks import clock_ms
+from ..coordinators.task_graph import stage_task
+from ..state.job_state import Cut, JobState
+from .async_checkpoint import Completion, GivenUp, Owners
+from .checkpoint_thread import wait_unless_given_up
+from .housekeeping import Housekeeping
+
+if TYPE_CHECKING:
+    from ....state.store.compaction import StateRewrite
+
+#: The trigger of a checkpoint that is taken to be written as a savepoint.
+SAVEPOINT = "savepoint"
+
+logger = logging.getLogger(__name__)
+
+
+class Declined(CheckpointError):
+    """A task does not take part in a checkpoint."""
+
+
+@dataclass
+class CheckpointCoordinator:
+    """Runs the checkpoint protocol for one job; every method is called under the turn of its run.
+
+    Args:
+        owners: whom the completion of a checkpoint asks.
+        scheduler: says when they are due.
+        state: what they are taken of.
+        tasks: the lifecycle of the job's tasks, and the work that it asks for.
+        stage_result: has all of the result staged, where each checkpoint shows all of it.
+        beside: has something done beside the epochs; whatever goes wrong in there is kept by it.
+        housekeeping: tidies up behind those that are complete.
+        tell: called with the report of each one that is complete.
+        tell_failed: called with each one that has come to nothing.
+        beside_and_wait: as ``beside``, and returns when it is done.
+    """
+
+    owners: Owners
+    scheduler: CheckpointScheduler
+    state: JobState
+    tasks: TaskWorker
+    stage_result: Callable[[], None]
+    beside: Callable[[Callable[[], None]], None]
+    housekeeping: Housekeeping
+    tell: Callable[[CheckpointReport], None]
+    tell_failed: Callable[[CheckpointFailed], None]
+    beside_and_wait: Callable[[Callable[[], None]], None] = lambda work: work()
+    #: The last checkpoint that this run has completed.
+    last: CheckpointMetadata | None = None
+    _attempted_id: int = 0
+    _failures: int = 0
+    #: What is being completed beside the epochs; None: nothing is.
+    _in_flight: Completion | None = None
+    #: Last epoch that is in a checkpoint.
+    _epoch: int = field(init=False)
+    #: How many shards each stage has in it.
+    _shards: Mapping[str, int] = field(init=False)
+    _last_files: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._epoch, self._shards = self.state.epoch, self.state.parallelism
+        self._last_files = frozenset(
+            file.name for stage in self.state.stages.values() for lineage in stage.lineages for file in lineage.files
+        )
+
+    # -- when --------------------------------------------------------------------------------------------------------
+
+    def checkpoint_if_due(self, trigger: str = "interval", *, wait: bool = False) -> None:
+        """Take over what was completed, and take a checkpoint if the scheduler says so.
+
+        A periodic one that would hold nothing new is left out: copies of the last checkpoint would push out the older
+        ones, which are the way back from damaged state.
+
+        Args:
+            trigger: why one is taken.
+            wait: return when it is complete, for what depends on it; False: it is completed beside what comes next.
+        """
+        if wait:
+            self.wait()
+        else:
+            self.look()
+        if not self.scheduler.due(clock_ms(), changed=self.has_change):
+            return
+        if not self.scheduler.immediate and not self._has_news:
+            self.scheduler.triggered(clock_ms())
+        elif wait:
+            self.checkpoint(trigger)
+        elif (begun := self._begin(trigger)) is not None:
+            self._go_on_beside(begun)
+
+    def keep_up(self) -> None:
+        """Wait for the checkpoint in flight if too many epochs have been processed since it was cut.
+
+        Raises:
+            CheckpointError: as of :meth:`look`.
+        """
+        self.look()
+        one, most = self._in_flight, self.owners.job.settings.max_pending_epochs
+        if one is not None and self.state.epoch - one.cut.epoch >= most:
+            self.wait()
+
+    def checkpoint_if_behind(self, trigger: str, *, when_due: bool = False) -> bool:
+        """Have all that was processed in a complete checkpoint; False if that failed tolerably.
+
+        Args:
+            trigger: why.
+            when_due: after one that has failed, wait until the scheduler says that the next is due (False until then):
+                for whoever asks with every step, which would use up the tolerated failures within seconds.
+        """
+        self.wait()
+        if not self._has_news:
+            return True
+        if when_due and self._failures and not self.scheduler.due(clock_ms()):
+            return False
+        return self.checkpoint(trigger) is not None
+
+    def checkpoint_beside(self, trigger: str) -> None:
+        """Take a checkpoint now, and complete it beside what comes next; :meth:`look` tells how it went.
+
+        One that is in flight is waited for.
+
+        Args:
+            trigger: why.
+
+        Raises:
+            CheckpointError: as of :meth:`checkpoint`.
+        """
+        self.wait()
+        begun = self._begin(trigger)
+        if begun is not None:
+            self._go_on_beside(begun)
+
+    def beside_if_behind(self, trigger: str) -> int | None:
+        """As :meth:`checkpoint_beside`, if none is in flight and one would hold anything new.
+
+        Args:
+            trigger: why.
+
+        Returns:
+            The id of the one that is in flight, or would be had it not failed tolerably; None: there is nothing new.
+
+        Raises:
+            CheckpointError: as of :meth:`checkpoint`.
+        """
+        if self._in_flight is not None or not self._has_news:
+            return self.in_flight
+        number = self.next_id
+        self.checkpoint_beside(trigger)
+        return number
+
+    @property
+    def has_change(self) -> bool:
+        """Whether state, output or shards have changed since the last checkpoint, for which ``auto`` takes one."""
+        return self.state.changed_epoch > self._epoch or self.state.parallelism != self._shards
+
+    @property
+    def _has_news(self) -> bool:
+        """Whether a checkpoint would hold anything that the last one does not; none is in flight."""
+        if self.state.parallelism != self._shards:  # without it a restart would find the shards that there were
+            return True
+        return bool(self.state.pending) or self.state.epoch > self._epoch or self.owners.events.has_news
+
+    @property
+    def next_id(self) -> int:
+        """Id of the next checkpoint; that of one which failed is not used again."""
+        return max(self.state.checkpoint_id, self._attempted_id) + 1
+
+    # -- what --------------------------------------------------------------------------------------------------------
+
+    def checkpoint(
+        self, trigger: str, *, close: bool = True, drained: bool = False, savepoint: WantedSavepoint | None = None
+    ) -> CheckpointReport | None:
+        """Take a checkpoint now, and complete it; None if it failed within the tolerated number of failures.
+
+        One that is in flight is waited for.
+
+        Args:
+            trigger: why.
+            close: let tasks close that have waited for it; False: the caller does.
+            drained: whether a drain ends with it.
+            savepoint: the savepoint that must not be missing if the checkpoint is there; the caller makes it, or else
+                the next run.
+
+        Raises:
+            CheckpointError: more consecutive checkpoints failed than
+                ``execution.checkpointing.tolerable-failed-checkpoints`` allows, or another driver has taken over.
+        """
+        self.wait()
+        begun = self._begin(trigger, drained=drained, savepoint=savepoint)
+        if begun is None:
+            return None
+        self.beside_and_wait(begun.work)
+        return self._take_over(begun, close=close)
+
+    def _begin(
+        self, trigger: str, *, drained: bool = False, savepoint: WantedSavepoint | None = None
+    ) -> Completion | None:
+        """Cut; None if that failed tolerably."""
+        number = self.next_id
+        self._attempted_id = number
+        self.scheduler.began(clock_ms())
+        try:
+            return Completion(self.cut(number, trigger, drained=drained, savepoint=savepoint), self.owners)
+        except Exception as failure:
+            self._failed(number, trigger, failure)
+            return None
+
+    def cut(self, number: int, trigger: str, *, drained: bool = False, savepoint: WantedSavepoint | None = None) -> Cut:
+        """Have every task take part, and freeze what the checkpoint holds.
+
+        Args:
+            number: the checkpoint's id.
+            trigger: why it is taken.
+            drained: whether a drain ends with it.
+            savepoint: what it is taken for; None: for itself.
+
+        Raises:
+            Declined: a task has work to do first.
+        """
+        lifecycle, state = self.tasks.lifecycle, self.state
+        if lifecycle.checkpointing:
+            if not lifecycle.is_under_way(number):
+                lifecycle.trigger(number)
+            if not lifecycle.is_taken(number):
+                raise Declined(f"not all tasks have taken part in checkpoint {number}: they have work to do first")
+        failpoint("checkpoint-start")
+        job = self.owners.job
+        if state.epoch > self._epoch and not job.sink.shows_at_once:
+            self.stage_result()
+        position = self._position()
+        events = self.owners.events.begin(number)
+        failpoint("events-buffering")
+        finished = lifecycle.finished
+        return Cut.of(
+            state,
+            number,
+            trigger,
+            finished_shards={
+                uid: {task.index for task in finished if task.vertex == stage_task(uid)} for uid in state.stages
+            },
+            events=events,
+            position=position,
+            form=job.staged_form,
+            merges_epochs=job.sink.merges_epochs,
+            branch=self.owners.store.branch.number,
+            drained=drained,
+            savepoint=savepoint,
+        )
+
+    def _position(self) -> SparkPosition | None:
+        """Spark's position behind the last micro-batch; None: there was none.
+
+        Read before the next micro-batch: Spark removes entries of its log with ones to come, and may keep only one.
+        """
+        known, batch_id = self.state.spark, self.state.batch_id
+        if batch_id < 0 or (known is not None and known.batch_id == batch_id):
+            return known
+        return self.owners.store.spark_log.position(batch_id)
+
+    # -- beside the epochs -------------------------------------------------------------------------------------------
+
+    @property
+    def in_flight(self) -> int | None:
+        """The id of the checkpoint that is being completed beside the epochs; None: there is none."""
+        return None if self._in_flight is None else self._in_flight.cut.number
+
+    def look(self) -> None:
+        """Take over what was completed beside the epochs since somebody looked.
+
+        Raises:
+            CheckpointError: as of :meth:`checkpoint`, of the one that was in flight; or of
+                :meth:`.housekeeping.Housekeeping.look`.
+        """
+        self.housekeeping.look()
+        one = self._in_flight
+        if one is not None and one.at_rest.is_set():
+            self._in_flight = None
+            self._take_over(one, close=True)
+
+    def wait(self) -> None:
+        """Return when no checkpoint is in flight; one that fails tolerably has been told.
+
+        Raises:
+            CheckpointError: as of :meth:`look`.
+            Stopped: the run was given up.
+        """
+        while self._in_flight is not None:
+            wait_unless_given_up(self._in_flight.at_rest, self.owners.given_up)
+            self.look()
+
+    def _go_on_beside(self, one: Completion) -> None:
+        self._in_flight = one
+        one.at_rest.clear()
+        self.beside(one.work)
+
+    def give_up(self) -> None:
+        """The run ends, because it has failed: a checkpoint in flight that is there is completed, another is not.
+
+        Nothing is raised of what happens to it: that is not why the run ends.
+        """
+        self.owners.failed.set()
+        with suppress(Exception):  # where Spark is gone there is nothing to cancel
+            self.owners.compactor.give_up()
+        self.housekeeping.give_up()
+        one, self._in_flight = self._in_flight, None
+        if one is None:
+            return
+        try:
+            wait_unless_given_up(one.at_rest, self.owners.given_up)
+        except Stopped:
+            return  # a user's function has it, and the next start goes on from what is there by then
+        if one.metadata is not None and one.failure is None:
+            self._take_over(one, close=False)
+        elif one.metadata is None:
+            why = one.failure or GivenUp("the query has failed")
+            self._abort(one.cut.number)
+            self.scheduler.ended_checkpoint(clock_ms(), failed=True)
+            self.tell_failed(CheckpointFailed(one.cut.number, one.cut.trigger, "aborted", why, is_tolerated=False))
+
+    def _take_over(self, one: Completion, *, close: bool) -> CheckpointReport | None:
+        """Have the job's state, tasks and users learn how a checkpoint went; None: it has failed tolerably.
+
+        Raises:
+            CheckpointError: it was one failure too many, or the checkpoint is there and could not be completed.
+        """
+        cut, lifecycle = one.cut, self.tasks.lifecycle
+        if one.metadata is None:
+            assert one.failure is not None, "it is there, or something has failed"
+            if isinstance(one.failure, LocationLost):  # what others have taken over is not this run's to tolerate
+                self.tell_failed(CheckpointFailed(cut.number, cut.trigger, "aborted", one.failure, is_tolerated=False))
+            if isinstance(one.failure, LocationLost) or not isinstance(one.failure, Exception):
+                raise one.failure
+            self._failed(cut.number, cut.trigger, one.failure)
+            return None
+        self._failures, self.last, self._epoch = 0, one.metadata, cut.epoch
+        self._shards = {stage.uid: len(stage.shards) for stage in cut.stages}
+        self.state.complete(cut)
+        if one.failure is not None:
+            raise one.failure
+        if lifecycle.checkpointing:
+            lifecycle.completed(cut.number)
+            for commit in self.tasks.commits():  # which is done: the sink has shown it
+                assert commit.up_to == cut.number, "one checkpoint at a time"
+        self.scheduler.ended_checkpoint(clock_ms())
+        report = self._report(one)
+        self.tell(report)
+        self.housekeeping.follow(cut)
+        if close:
+            self.tasks.run()
+        return report
+
+    def _abort(self, number: int) -> None:
+        self.owners.events.abort(number)
+        self.tasks.lifecycle.aborted(number)
+
+    def _failed(self, number: int, trigger: str, failure: Exception) -> None:
+        """Give a checkpoint up.
+
+        Raises:
+            CheckpointError: it was one too many.
+        """
+        error = explain_corruption(failure, self.owners.store)
+        self._abort(number)
+        self._failures += 1
+        self.scheduler.ended_checkpoint(clock_ms(), failed=True)
+        tolerated = self.owners.job.settings.tolerable_failed_checkpoints
+        is_tolerated = self._failures <= tolerated
+        outcome: Literal["declined", "failed"] = "declined" if isinstance(failure, Declined) else "failed"
+        self.tell_failed(CheckpointFailed(number, trigger, outcome, error, is_tolerated, self._failures))
+        if not is_tolerated:
+            raise CheckpointError(
+                f"checkpoint {number} failed ({what_happened(error)}); {self._failures} in a row, "
+                f"execution.checkpointing.tolerable-failed-checkpoints is {tolerated}"
+            ) from error
+        next_ms = self.scheduler.next_trigger_ms()
+        due = "with the backlog's end" if next_ms is None else f"in {max(next_ms - clock_ms(), 0) / 1000:.1f} s"
+        logger.warning(
+            "checkpoint %s failed; the job continues, and the next checkpoint is due %s: %s", number, due, error
+        )
+
+    def _report(self, one: Completion) -> CheckpointReport:
+        cut, metadata = one.cut, one.metadata
+        assert metadata is not None, "only of one that is there"
+        files = {file.name: file for stage in cut.stages for lineage in stage.lineages for file in lineage.files}
+        new = [file for name, file in files.items() if name not in self._last_files]
+        self._last_files = frozenset(files)
+        return CheckpointReport(
+            cut.number,
+            cut.trigger,
+            SAVEPOINT if cut.trigger == SAVEPOINT else metadata.kind,
+            metadata.is_drained,
+            one.duration_ms,
+            sum(file.size_bytes for file in files.values()),
+            sum(file.entries - file.tombstones for file in files.values()),
+            new_files=len(new),
+            new_bytes=sum(file.size_bytes for file in new),
+            files=len(files),
+            output_rows=sum(file.rows for file in cut.pending),
+            output_bytes=sum(file.size_bytes for file in cut.pending),
+            durations_ms=one.laps.ms,
+        )
+
+    # -- state files -------------------------------------------------------------------------------------------------
+
+    def compact(self) -> None:
+        """Compact now, for a cut that will follow; no checkpoint is in flight."""
+        self.housekeeping.wait()
+        for stage in self.state.stages.values():
+            before = stage.lineages
+            stage.compacted(before, self.owners.compactor.compacted(stage.operator, before, self.state.epoch))
+
+    def rewrite(self, uid: str, change: StateRewrite) -> None:
+        """Change all values of a stage's state; the next checkpoint has them."""
+        stage = self.state.stages[uid]
+        before = stage.lineages
+        stage.compacted(before, self.owners.compactor.rewritten(stage.operator, before, self.state.epoch, change))

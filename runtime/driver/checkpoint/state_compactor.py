@@ -1,0 +1,147 @@
+"""Compacts and rewrites the state files of a stage's shards, in one Spark job."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from ....errors import CheckpointError
+from ....state.store.packed_manifests import PackedLineages
+from ...checkpoints.store import CheckpointStore
+from ...jobs.executor import EpochExecutor
+from ...operators.contract import KeyedOperator
+from ...support.failpoints import failpoint
+from ...tasks.state.compaction_task import CompactionTask, compact_shards
+from ..clocks import now_ms
+
+if TYPE_CHECKING:
+    from ....state.store.compaction import StateRewrite
+    from ....state.store.state_manifest import CompactionKind, ShardLineage
+    from ...spec import JobSpec
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class StateCompactor:
+    """Makes fewer files of the same state, or the same files of changed values.
+
+    Args:
+        job: whose state it is.
+        job_id: its id.
+        run_id: of this run; it is part of the files' names.
+        store: where the files are.
+        executors: by stage; they know where tasks of its shards run.
+    """
+
+    job: JobSpec
+    job_id: str
+    run_id: str
+    store: CheckpointStore
+    executors: Mapping[str, EpochExecutor]
+
+    def compacted(
+        self, operator: KeyedOperator, lineages: Sequence[ShardLineage], epoch: int
+    ) -> dict[int, ShardLineage]:
+        """Compact the shards whose change logs have outgrown their base.
+
+        Args:
+            operator: the stage's.
+            lineages: of all its shards.
+            epoch: the last one that is in them.
+
+        Returns:
+            The new lineages of those that were compacted, by shard.
+
+        Raises:
+            CheckpointError: it took longer than a checkpoint may.
+        """
+        kinds = {shard: kind for shard, lineage in enumerate(lineages) if (kind := lineage.needs_compaction())}
+        if not kinds:
+            return {}
+        return self._within_timeout(lambda: self._run(operator, lineages, epoch, kinds))
+
+    def rewritten(
+        self, operator: KeyedOperator, lineages: Sequence[ShardLineage], epoch: int, change: StateRewrite
+    ) -> dict[int, ShardLineage]:
+        """Change all values of the state, however long it takes: there is nothing to go on with without it.
+
+        Args:
+            operator: the stage's.
+            lineages: of all its shards.
+            epoch: the last one that is in them.
+            change: what is done to each value.
+
+        Returns:
+            The new lineages of those that have state, by shard.
+        """
+        kinds: dict[int, CompactionKind] = {shard: "full" for shard, lineage in enumerate(lineages) if lineage.files}
+        return self._run(operator, lineages, epoch, kinds, change) if kinds else {}
+
+    def give_up(self) -> None:
+        """Cancel what runs on behalf of a checkpoint."""
+        self.job.spark.sparkContext.cancelJobsWithTag(self._tag)
+
+    @property
+    def _tag(self) -> str:
+        return f"mixedmode-{self.run_id}-checkpoint"
+
+    def _run(
+        self,
+        operator: KeyedOperator,
+        lineages: Sequence[ShardLineage],
+        epoch: int,
+        kinds: dict[int, CompactionKind],
+        change: StateRewrite | None = None,
+    ) -> dict[int, ShardLineage]:
+        what = "compacted" if change is None else "rewritten"
+        rows, partitions = self.executors[operator.uid].places(tuple(kinds), lineages)
+        task = CompactionTask(
+            job_id=self.job_id,
+            epoch=epoch,
+            name=f"e{epoch:08d}-{what}-{self.run_id}-{uuid.uuid4().hex[:8]}",
+            lineages=PackedLineages(lineages),
+            kinds=kinds,
+            shards=partitions,
+            registry=operator.registry,
+            key_schema=operator.key_schema,
+            filesystem=self.store.filesystem,
+            pool=self.store.pool(operator.uid),
+            local_dir=self.job.settings.state_local_dir,
+            cache_bytes=self.job.settings.state_cache_bytes,
+            now_ms=now_ms(),
+            change=change,
+        )
+        compacted = compact_shards(rows, task)
+        failpoint("checkpoint-compacted")
+        return compacted
+
+    def _within_timeout(self, run: Callable[[], _T]) -> _T:
+        """Run Spark jobs on behalf of a checkpoint; they are cancelled when the checkpoint's time is up."""
+        context = self.job.spark.sparkContext
+        timeout_ms = self.job.settings.checkpoint_timeout_ms
+        tag = self._tag
+        expired = threading.Event()
+
+        def give_up() -> None:
+            expired.set()
+            context.cancelJobsWithTag(tag)
+
+        timer = threading.Timer(timeout_ms / 1000, give_up)
+        timer.daemon = True  # a process that ends meanwhile does not stay for it
+        timer.start()
+        context.addJobTag(tag)
+        try:
+            return run()
+        except Exception as error:
+            if expired.is_set():
+                raise CheckpointError(
+                    f"it took longer than execution.checkpointing.timeout ({timeout_ms} ms)"
+                ) from error
+            raise
+        finally:
+            context.removeJobTag(tag)
+            timer.cancel()

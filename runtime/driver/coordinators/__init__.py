@@ -1,0 +1,1 @@
+"""Operator coordinators, and the events between them and the tasks."""

@@ -1,0 +1,1 @@
+"""One epoch on the driver: what the stages are sent, and what they report."""

@@ -1,0 +1,81 @@
+"""What the run's listener is told of an epoch: copied from the job's state, which goes on changing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ...metrics.events.facts import EpochApplied, InputTimes, SourceSeen, StageEpoch
+from ...operators.contract import EpochSpec
+from ...protocols.event_time import MIN_WATERMARK
+from ...spec import JobSpec, Phase
+from ...tasks.report import ShardReport
+from ..state.job_state import JobState
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
+
+
+def epoch_applied(
+    job: JobSpec,
+    state: JobState,
+    phase: Phase,
+    spec: EpochSpec,
+    reports: Mapping[str, Sequence[ShardReport]],
+    *,
+    elapsed_s: float,
+    now_ms: int,
+    coordinator: Mapping[str, int] | None,
+    observed: Mapping[str, Row],
+) -> EpochApplied:
+    """An epoch that the state has just taken over.
+
+    Args:
+        job: the job.
+        state: where it stands after the epoch.
+        phase: the phase it belongs to.
+        spec: what the epoch began with.
+        reports: the winners, by stage.
+        elapsed_s: seconds that it took in all.
+        now_ms: the clock that tells idle inputs.
+        coordinator: numbers of events; None: there is no coordinator.
+        observed: what was observed of rows on their way, by name.
+    """
+    times = {
+        name: InputTimes(one.inputs[name].reached_ms(), one.inputs[name].max_event_time_ms, one.is_idle(name, now_ms))
+        for name, one in state.live_watermarks.items()
+    }
+    timed = [stage for stage in job.readers if stage.event_time is not None]
+    seen = [
+        one.max_event_time_ms
+        for stage in timed
+        for name, one in state.stages[stage.uid].watermark.inputs.items()
+        if one.max_event_time_ms is not None and all(name != edge.origin for edge in stage.edges)
+    ]
+    return EpochApplied(
+        job_id=state.job_id,
+        epoch=spec.epoch,
+        style=spec.style,
+        phase=phase.kind,
+        elapsed_s=elapsed_s,
+        watermark_ms=min((state.stages[stage.uid].watermark.current_ms for stage in timed), default=MIN_WATERMARK),
+        max_event_time_ms=max(seen, default=None),
+        sources=tuple(
+            SourceSeen(name, source.is_backlog, source.finished, times.get(name))
+            for name, source in state.sources.items()
+        ),
+        stages=tuple(
+            StageEpoch(
+                stage.uid,
+                tuple(reports.get(stage.uid, ())),
+                tuple(state.stages[stage.uid].lineages),
+                reads_sources=stage.reads_sources,
+                is_last=stage.uid in job.outputs,
+                fired_ms=state.stages[stage.uid].watermark.fired_ms,
+                keeps_state=not stage.operator.is_stateless,
+            )
+            for stage in job.stages
+        ),
+        coordinator=coordinator,
+        observed=observed,
+    )

@@ -1,0 +1,184 @@
+"""How far the event times of each stage of a job have come, and what its watermark makes of that.
+
+A stage's watermark is the least of its live inputs' and of what the stages before it have fired up to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from ...catalyst.spark_observations import unobserved
+from ...connectors.sources.inputs import LiveInput, Reach, by_input, look_at, look_at_footers
+from ...jobs.executor import Executed
+from ...operators.contract import EpochSpec
+from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
+from ...protocols.watermarks import ONLY
+from ...spec import JobSpec, StageSpec
+from ...tasks.report import ShardReport
+from ..clocks import now_ms
+from ..state.job_state import JobState
+from .source_rows import TIMED
+from .stage_epochs import Order, Ran, fired_upstream, greatest_event_time, known, reached_upstream
+
+Look = Callable[[DataFrame, str, Sequence[LiveInput]], Reach]
+
+
+@dataclass(frozen=True)
+class EventTimes:
+    """Event times and watermarks of a running job's stages.
+
+    Args:
+        job: the job.
+        state: where it stands; its watermarks move.
+        labelled: names the Spark jobs that are started in it.
+        look: finds the greatest event times of an epoch's rows.
+    """
+
+    job: JobSpec
+    state: JobState
+    labelled: Callable[[str], AbstractContextManager[None]]
+    look: Look = look_at
+
+    def in_order(self, stage: StageSpec) -> bool:
+        """Whether event-time timers fire between the rows of their key."""
+        timers = self.job.settings.timers
+        return timers == "in-order" and stage.operator.has_timers and stage.event_time is not None
+
+    def fires_at_once(self) -> bool:
+        """Whether a live epoch has to fire up to where its own rows bring the watermark.
+
+        Under in-order a processor's timers fire as far as the rows of their own key go.  A later stage with timers, by
+        whatever keys, and one with several inputs must not get what keys without rows have due until then behind that.
+        """
+        ahead: set[str] = set()
+        for stage in self.job.stages:
+            in_order, behind = self.in_order(stage), any(edge.origin in ahead for edge in stage.edges)
+            if in_order and stage.edges and (behind or len(stage.edges) + len(stage.reads) > 1):
+                return True
+            if behind or (in_order and stage.operator.processor_name is not None):
+                ahead.add(stage.uid)  # rows of one of its keys may go out before others that were due earlier
+        return False
+
+    def look_ahead(
+        self, stage: StageSpec, frame: DataFrame | None, timed: DataFrame | None = None, *, sorts: bool = False
+    ) -> Reach | None:
+        """Rows and event times of an epoch, before it starts.
+
+        ``observed`` must know the end of the backlog, and the tasks do not tell several inputs apart.
+
+        Args:
+            stage: which takes the rows.
+            frame: the rows; None: there are none.
+            timed: their event times, where some of the rows are dropped later; None: nobody drops any.
+            sorts: they are a sorted pass's.
+        """
+        inputs = self.job.inputs_of(stage)
+        if not inputs and not stage.edges:  # a history alone brings the watermark on
+            inputs = (LiveInput(ONLY),)
+        # A history beside an earlier stage's rows holds nothing back: slices of histories end at the same times.
+        if frame is None or stage.event_time is None or not inputs:
+            return None
+        event_time = stage.event_time
+        if timed is not None:
+            frame, event_time = timed, TIMED
+        frame = unobserved(frame) if stage.observed else frame
+        # Who looks in a way of their own need not have frames of Spark's.
+        told = look_at_footers(frame, event_time, inputs) if sorts and timed is None and self.look is look_at else None
+        if told is not None:
+            return told
+        cores = self.job.settings.backlog_max_cores
+        if sorts and cores is not None:
+            frame = frame.coalesce(cores)
+        with self.labelled("looking for the greatest event time"):
+            return self.look(frame, event_time, inputs)
+
+    def told_by_tasks(self, stage: StageSpec, spec: EpochSpec) -> bool:
+        """Whether the tasks of an epoch say of each input how far it goes, and nobody has to know before it starts."""
+        if not stage.tells_inputs_apart or stage.edges or stage.operator.input_times is None:
+            return False
+        if stage.looks_before_steps:
+            return False
+        return spec.style == "random" and spec.in_order is None and not self.fires_at_once()
+
+    def told(self, stage: StageSpec, reports: Sequence[ShardReport]) -> Reach:
+        """What the tasks have said."""
+        times = [one for report in reports for one in report.seen or ()]
+        rows = sum(report.counters.rows_in for report in reports)
+        return Reach(rows, by_input(times, self.job.inputs_of(stage)))
+
+    def would_fire(self, stage: StageSpec, fired: Mapping[str, int]) -> int:
+        """What a stage would fire up to now; ``fired``: what earlier ones would."""
+        watermark = self.state.stages[stage.uid].watermark
+        if self.state.stages[stage.uid].finished:
+            return MAX_WATERMARK
+        if not stage.edges:
+            return min(watermark.current_ms, watermark.would_reach(None))
+        return watermark.would_reach(
+            known({edge.origin: fired[edge.origin] for edge in stage.leading_edges}, self.state.stages)
+        )
+
+    def seen(
+        self, stage: StageSpec, order: Order, reports: Sequence[ShardReport], upstream: Mapping[str, int | None]
+    ) -> Mapping[str, int | None] | int | None:
+        """How far the event times of an epoch went, by input where they are told apart.
+
+        Args:
+            stage: the stage.
+            order: what it was told to do.
+            reports: what it has done.
+            upstream: by earlier stage what counts as its event time.
+        """
+        if stage.edges or stage.tells_inputs_apart or stage.looks_before_steps:
+            return {**upstream, **({} if order.reach is None else order.reach.seen)}
+        return greatest_event_time(reports)
+
+    def ran(self, stage: StageSpec, order: Order, done: Executed, ran: Mapping[str, Ran]) -> Ran:
+        """What a stage has done in an epoch, and how far that brings it.
+
+        Args:
+            stage: the stage.
+            order: what it was told to do.
+            done: what its jobs have come to.
+            ran: what earlier ones have done.
+        """
+        state, reports = self.state.stages[stage.uid], done.reports
+        seen = self.seen(stage, order, reports, fired_upstream(stage, ran, self.state.stages))
+        fired_ms = state.watermark.fired_ms
+        if order.fires_all(state):
+            fired_ms = max(fired_ms, min(order.spec.firing_watermark_ms, state.watermark.would_reach(seen)))
+        ahead = self.seen(stage, order, reports, reached_upstream(stage, ran, self.state.stages))
+        return Ran(order, reports, fired_ms, state.watermark.would_reach(ahead), done.observed)
+
+    def move(self, stage: StageSpec, done: Ran, elapsed_s: float) -> None:
+        """Take over how far an epoch's event times went, and what it has fired.
+
+        Args:
+            stage: whose watermark it is.
+            done: what it has done.
+            elapsed_s: seconds in which no input could be read: all stages' jobs.
+        """
+        watermark, time_ms, spec = self.state.stages[stage.uid].watermark, now_ms(), done.order.spec
+        if stage.reads_sources:
+            watermark.pause(round(elapsed_s * 1000))
+            fired = fired_upstream(stage, {}, self.state.stages)
+            watermark.observe(self.seen(stage, done.order, done.reports, fired), time_ms)
+            if spec.style == "random":
+                watermark.advance(time_ms)
+            else:
+                # Rows for what a sorted pass has fired must be late from now on, whatever else holds it back.
+                fired_ms = spec.firing_watermark_ms if spec.firing_watermark_ms < MAX_WATERMARK else MIN_WATERMARK
+                watermark.advance_to(max(fired_ms, watermark.would_reach(None)), time_ms)
+        else:
+            self.follow(stage, time_ms)
+        watermark.fired(done.fired_ms)
+
+    def follow(self, stage: StageSpec, time_ms: int) -> None:
+        """Take over what the stages before one have fired up to."""
+        if stage.edges:
+            watermark = self.state.stages[stage.uid].watermark
+            watermark.observe(fired_upstream(stage, {}, self.state.stages))
+            watermark.advance_to(watermark.would_reach(None), time_ms)

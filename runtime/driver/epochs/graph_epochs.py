@@ -1,0 +1,382 @@
+"""Runs one epoch over all stages of a job: a Spark job each, in order, applied as a whole.
+
+Invariants:
+- An epoch begins with orders for some stages; stages behind those follow, and all others are not concerned.
+- ``JobState`` changes only after the jobs of all stages have succeeded; a failed epoch leaves no trace in it, nor in
+  any coordinator.  (A stage's watermark may have moved to where earlier epochs had brought it.)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame
+
+from ...catalyst.prepared.micro_batch import job_label
+from ...catalyst.spark_cluster import JobTasks
+from ...catalyst.spark_observations import unobserved
+from ...connectors.sources.inputs import INPUT_COLUMN, look_at
+from ...connectors.stage_handoff import Exchange
+from ...connectors.staging import StagedFile
+from ...jobs.executor import EpochExecutor, Executed
+from ...jobs.output_transform_task import staged_behind
+from ...jobs.shuffle import InPlace
+from ...metrics.backlog import BacklogProgress
+from ...metrics.events.facts import FactListener, ShardsReused, WholeResultObserved
+from ...operators.contract import EpochSpec
+from ...operators.emission import EMITTED_COLUMN, emitted_when_due
+from ...operators.steps import united
+from ...spec import JobSpec, Phase, StageEdge, StageSpec, over_edges
+from ...support.failpoints import failpoint
+from ...tasks.report import ShardReport
+from ..clocks import now_ms
+from ..coordinators.event_channels import JobEvents
+from ..state.job_state import JobState
+from ..state.stage_handoffs import place_of
+from .epoch_facts import epoch_applied
+from .epoch_specs import following_epoch_of, whole_result_of
+from .event_times import EventTimes, Look
+from .observed_rows import ObservedRows
+from .pinned_backlog import PinnedBacklog
+from .stage_epochs import Order, Ran, fired_upstream, gets_the_end, reached_upstream
+from .stage_fusion import StagesTogether
+
+
+@dataclass
+class GraphEpochs:
+    """Executes what an epoch consists of.
+
+    Args:
+        job: what to do.
+        state: where the job stands.
+        executors: by stage.
+        exchanges: what stages hand on, by stage; the last one has none, unless a job follows it.
+        listener: is told what happens.
+        backlog: live progress of sorted passes.
+        tag: Spark job tag of this run, by which its jobs can be cancelled.
+        events: what goes between coordinators and shards.
+        applied: called after each epoch.
+        look: finds the greatest event times of an epoch's rows.
+    """
+
+    job: JobSpec
+    state: JobState
+    executors: Mapping[str, EpochExecutor]
+    exchanges: Mapping[str, Exchange]
+    listener: FactListener
+    backlog: BacklogProgress
+    tag: str
+    events: JobEvents
+    applied: Callable[[], None]
+    look: Look = look_at
+
+    def __post_init__(self) -> None:
+        #: Event times and watermarks of the stages.
+        self.times = EventTimes(self.job, self.state, self._labelled, self.look)
+        self._observed = ObservedRows(self.job)
+        self.together = StagesTogether(self.job, self.state, self.executors, self.events, self.times)
+
+    def execute(
+        self, phase: Phase, base: EpochSpec, orders: Mapping[str, Order], pin: PinnedBacklog | None = None
+    ) -> None:
+        """Run an epoch's jobs, one for each stage that has something to do, then apply what they have done.
+
+        Args:
+            phase: the phase it belongs to.
+            base: what all stages of it have in common.
+            orders: what is to be done; stages behind these follow.
+            pin: keeps finished shards of those, too, for a restarted driver.
+        """
+        started = time.monotonic()
+        ran: dict[str, Ran] = {}
+        late: list[StagedFile] = []
+        took: dict[str, list[int]] = {}
+        try:
+            ran.update(self._together(phase, base, orders))
+            for stage in self.job.stages:
+                if stage.uid in ran:
+                    continue
+                order = self._order(phase, base, stage, orders.get(stage.uid), ran, pin)
+                if order is None:
+                    continue
+                took[stage.uid] = order.visited(self.state.stages[stage.uid])
+                ran[stage.uid] = self._run(phase, stage, order, ran)
+                late += self._stage_late(stage, ran[stage.uid])
+            applied = self._with_tail(phase, base, ran)
+            failpoint("epoch-before-apply")
+        except BaseException:
+            for uid, shards in took.items():
+                self.events.fail(uid, shards)
+            self._discard_exchanges(ran)
+            raise
+        self._apply(phase, base, applied, late, started)
+        self._discard_exchanges(ran)
+
+    def _together(self, phase: Phase, base: EpochSpec, orders: Mapping[str, Order]) -> dict[str, Ran]:
+        """What two stages have done that can be one Spark job; empty: none can."""
+        pair = None if phase.holds_events_back else self.together.pair(base, orders)
+        if pair is None or self._keeps_shards(pair[1]):
+            return {}
+        failpoint("epoch-between-stages")
+        with self._labelled(f"{phase.kind}, epoch {base.epoch}, stages {pair[0].uid} and {pair[1].uid}"):
+            return self.together.run(base, *pair, orders[pair[0].uid], phase.sorter)
+
+    def forget_shards(self, uids: Collection[str]) -> None:
+        """The shards of some stages are dealt anew: plans and places of those that there were are of no use."""
+        for uid in uids:
+            self.executors[uid].forget_shards()
+        self.together.forget_shards()
+
+    def stage_whole_result(self) -> None:
+        """Have the row of every key staged, in place of what is pending, if that is what the job's output is."""
+        stage = self.job.last_stage
+        if not stage.operator.gives_whole_result:
+            return
+        held = self.state.stages[stage.uid]
+        with self._labelled(f"whole result after epoch {self.state.epoch}"):
+            spec = whole_result_of(self.state, held, now_ms())
+            done = self.executors[stage.uid].execute(None, spec, held.lineages)
+            shown = self._behind_last({stage.uid: done}, spec.epoch)[stage.uid]
+        self.job.sink.discard(self.state.pending)
+        staged = [file for report in shown.reports for file in report.output]
+        self.state.pending = staged or self.job.sink.stage_nothing(spec.epoch)
+        self._discard_exchange(stage.uid, done.reports)
+        if shown.observed:
+            self.listener.on(WholeResultObserved(shown.observed))
+
+    def _with_tail(self, phase: Phase, base: EpochSpec, ran: Mapping[str, Ran]) -> Mapping[str, Ran]:
+        """What stages have done, the output as what follows the last one, or unites several, has made of it."""
+        handing = [uid for uid in self.job.outputs if uid in ran]
+        if self.job.tail_behind is None or not handing:
+            return ran
+        failpoint("epoch-before-tail")
+        with self._labelled(f"{phase.kind}, epoch {base.epoch}, behind stage {', '.join(handing)}"):
+            shown = self._behind_last(
+                {uid: Executed(ran[uid].reports, ran[uid].observed) for uid in handing}, base.epoch
+            )
+        behind = {uid: replace(ran[uid], reports=one.reports, observed=one.observed) for uid, one in shown.items()}
+        return {**ran, **behind}
+
+    def _behind_last(self, done: Mapping[str, Executed], epoch: int) -> Mapping[str, Executed]:
+        """What the last stages have done, with the output of the job behind them in place of their own.
+
+        One of them stands for it, as it is that of all.  Without such a job their own output stays.
+        """
+        tail = self.job.tail_behind
+        if tail is None:
+            return done
+        found = {uid: self.exchanges[uid].frame(_output(one.reports)) for uid, one in done.items()}
+        rows = {uid: frame for uid, frame in found.items() if frame is not None}
+        if not rows:
+            return done
+        uid = next(iter(rows))
+        staged, observed = staged_behind(rows, tail, self.job.sink.output, epoch, self.executors[uid].run_id)
+        shown = {
+            uid: replace(one, reports=[replace(report, output=(), dropped_rows=0) for report in one.reports])
+            for uid, one in done.items()
+        }
+        first, *others = shown[uid].reports
+        first = replace(first, output=staged.files, dropped_rows=staged.dropped_rows)
+        return {**shown, uid: Executed([first, *others], {**shown[uid].observed, **observed})}
+
+    def _run(self, phase: Phase, stage: StageSpec, order: Order, ran: Mapping[str, Ran]) -> Ran:
+        """One stage's Spark job, if it has anything to do; ``ran``: what earlier ones have done."""
+        state, spec = self.state.stages[stage.uid], order.spec
+        reach, visited = order.reach, order.visited(state)
+        told_by_tasks = reach is None and order.frame is not None and self.times.told_by_tasks(stage, spec)
+        looks = stage.tells_inputs_apart or stage.looks_before_steps
+        if looks and reach is None and not stage.edges and not told_by_tasks:
+            reach = self.times.look_ahead(stage, order.frame, order.timed, sorts=spec.style == "sorted")
+        input_rows = None if reach is None or stage.edges or stage.looks_before_steps else reach.rows
+        order = replace(order, reach=reach)
+        done = Executed([])
+        if visited:
+            inboxes = self.events.take(visited, state, with_events=not phase.holds_events_back)
+            sorts = spec.style == "sorted"
+            if sorts:
+                # Of a first pass tasks get what Spark has made of the rows, not the rows; without state there are none.
+                is_first = self.executors[stage.uid].is_first_pass(spec, state.lineages)
+                by_spark = is_first or stage.operator.is_stateless
+                work = JobTasks.of(self.job.spark, self.tag)
+                total_rows = None if by_spark else input_rows
+                self.backlog.begin(total_rows, len(state.shards), work, by_spark=by_spark, stage=stage.uid)
+            try:
+                with self._labelled(f"{phase.kind}, epoch {spec.epoch}{self._of_stage(stage)}"):
+                    done = self.executors[stage.uid].execute(
+                        order.frame,
+                        spec,
+                        state.lineages,
+                        inputs=order.inputs,
+                        sorter=phase.sorter,
+                        shards=visited,
+                        finished=order.finished,
+                        report_folder=order.report_folder,
+                        inboxes=inboxes,
+                        in_place=order.in_place,
+                        input_rows=input_rows,
+                        tells_inputs=told_by_tasks,
+                        pausable=phase.kind == "backlog",
+                    )
+            finally:
+                if sorts:
+                    self.backlog.end(succeeded=bool(done.reports))
+        if told_by_tasks:
+            order = replace(order, reach=self.times.told(stage, done.reports))
+        return self.times.ran(stage, order, done, ran)
+
+    def _order(
+        self,
+        phase: Phase,
+        base: EpochSpec,
+        stage: StageSpec,
+        own: Order | None,
+        ran: Mapping[str, Ran],
+        pin: PinnedBacklog | None,
+    ) -> Order | None:
+        """What a stage has to do, also because of what earlier ones have done; None: it is not concerned.
+
+        Args:
+            phase: the phase that the epoch belongs to.
+            base: what all stages of it have in common.
+            stage: the stage.
+            own: what it was told to do; of a stage that takes rows of sources and of others, with those of the sources.
+            ran: what earlier ones have done.
+            pin: keeps finished shards.
+        """
+        if not any(edge.origin in ran for edge in stage.edges):
+            return own
+        failpoint("epoch-between-stages")
+        state = self.state.stages[stage.uid]
+        staged = {uid: [file for report in done.reports for file in report.output] for uid, done in ran.items()}
+        in_place, sorts = self._keeps_shards(stage), base.style == "sorted"
+        rows = self._handed_on(stage, staged, in_place, None if own is None else own.frame)
+        reach = None if own is None else own.reach or self.times.look_ahead(stage, own.frame, own.timed, sorts=sorts)
+        seen = {} if reach is None else reach.seen
+        fired, reached = (of(stage, ran, self.state.stages) for of in (fired_upstream, reached_upstream))
+        # In the stream the rows of an epoch move the watermark behind it, whoever has handed them on.
+        at_once = sorts or self.times.fires_at_once()
+        spec = following_epoch_of(
+            base,
+            state.watermark,
+            state.watermark.would_reach({**fired, **seen} if at_once else fired),
+            state.watermark.would_reach({**reached, **seen}),
+            in_order=self.times.in_order(stage),
+            has_rows=rows is not None,
+            at_end=gets_the_end(stage, own, {one.uid: one for one in self.job.stages}, ran),
+        )
+        if rows is None:
+            events = () if phase.holds_events_back else self.events.waiting(state)
+            due = state.shards_due(spec.firing_watermark_ms, spec.processing_timers_upto_ms)
+            return Order(spec, shards=sorted({*due, *events}), reach=reach)
+        if pin is None:
+            return Order(spec, rows, reach=reach, in_place=in_place)
+        inputs = [file.name for edge in stage.edges for file in staged.get(edge.origin, ())]
+        spec, is_known = pin.follow(stage.uid, spec, inputs)
+        finished: Mapping[int, ShardReport] = {}
+        if is_known:
+            finished = pin.finished(stage.uid, place_of(self.job, self.exchanges, stage.uid), follows=True)
+            self.listener.on(ShardsReused(len(finished), len(state.shards)))
+        reports = pin.reports_of(stage.uid)
+        return Order(spec, rows, reach=reach, finished=finished, report_folder=reports, in_place=in_place)
+
+    def _handed_on(
+        self, stage: StageSpec, staged: Mapping[str, Sequence[StagedFile]], in_place: bool, own: DataFrame | None
+    ) -> DataFrame | None:
+        """The rows that earlier stages have staged for one, as it takes them, and its own; None: there are none."""
+        frames = [] if own is None else [own.drop(INPUT_COLUMN)]
+        if own is not None and EMITTED_COLUMN in stage.operator.sort_columns:
+            assert stage.event_time is not None, "only a stage with event time asks for it"
+            frames = [emitted_when_due(frames[0], stage.event_time)]
+        handed_on: list[tuple[StageEdge, DataFrame]] = []
+        for edge in stage.edges:
+            files, exchange = staged.get(edge.origin, ()), self.exchanges[edge.origin]
+            if in_place:
+                earlier = self.state.stages[edge.origin]
+                frame = exchange.frame_in_shards(files, earlier.operator.key_group_outputs, len(earlier.shards))
+            else:
+                frame = exchange.frame(files)
+            if frame is not None:
+                handed_on.append((edge, frame))
+        if handed_on:
+            frames += over_edges(handed_on, emitted=EMITTED_COLUMN in stage.operator.sort_columns)
+        return united(frames)
+
+    def _keeps_shards(self, stage: StageSpec) -> bool:
+        """Whether rows are in their shards before a stage gets them: in those of the stage before."""
+        earlier = self.state.stages[stage.edges[0].origin]
+        here = self.state.stages[stage.uid]
+        return (
+            stage.keeps_key_groups_of(earlier.operator)
+            and len(earlier.shards) == len(here.shards)
+            and earlier.max_parallelism == here.max_parallelism
+            and InPlace.is_possible(here.max_parallelism, len(here.shards))
+        )
+
+    def _apply(
+        self, phase: Phase, base: EpochSpec, ran: Mapping[str, Ran], late: Sequence[StagedFile], started: float
+    ) -> None:
+        """Take an epoch over, all stages in one step."""
+        for uid, done in ran.items():
+            self.events.accept(uid, done.reports)
+        self.together.note(ran)
+        self.state.apply(base.epoch, {uid: done.reports for uid, done in ran.items()}, late, self.job.outputs)
+        for stage in self.job.stages:
+            if stage.uid in ran:
+                self.times.move(stage, ran[stage.uid], time.monotonic() - started)
+            else:
+                self.times.follow(stage, now_ms())
+        if not phase.holds_events_back:
+            failpoint("events-before-hand-over")
+            self.events.hand_over()
+        elapsed_s = time.monotonic() - started
+        self.applied()
+        applied = epoch_applied(
+            self.job,
+            self.state,
+            phase,
+            base,
+            {uid: done.reports for uid, done in ran.items()},
+            elapsed_s=elapsed_s,
+            now_ms=now_ms(),
+            coordinator=self.events.counts,
+            observed=self._observed.of(ran),
+        )
+        self.listener.on(applied)
+
+    def _discard_exchanges(self, ran: Mapping[str, Ran]) -> None:
+        """Remove what stages have handed on, unless a restarted driver may want it."""
+        for uid, done in ran.items():
+            if done.order.report_folder is None:
+                self._discard_exchange(uid, done.reports)
+
+    def _discard_exchange(self, uid: str, reports: Sequence[ShardReport]) -> None:
+        if uid in self.exchanges:
+            self.exchanges[uid].discard(file for report in reports for file in report.output)
+
+    @contextmanager
+    def _labelled(self, what: str) -> Iterator[None]:
+        """Spark jobs in here can be cancelled by :meth:`JobRunner.stop` and say in Spark's UI what they are."""
+        with job_label(self.job.spark, self.tag, f"{self.job.name or 'mixedmode'}: {what}"):
+            yield
+
+    def _of_stage(self, stage: StageSpec) -> str:
+        return f", stage {stage.uid}" if len(self.job.stages) > 1 else ""
+
+    def _stage_late(self, stage: StageSpec, done: Ran) -> list[StagedFile]:
+        """Late rows of a stage in an epoch for the side output, if the job has one; what it has read must be there."""
+        frame, spec = done.order.frame, done.order.spec
+        dropped = sum(report.counters.rows_late for report in done.reports)
+        if self.job.late_rows is None or frame is None or not dropped:
+            return []
+        rows = stage.operator.late_rows(unobserved(frame) if stage.observed else frame, spec)
+        if rows is None:
+            return []
+        with self._labelled(f"late rows of epoch {spec.epoch}{self._of_stage(stage)}"):
+            return self.job.late_rows.stage(stage.uid, rows, spec.epoch, spec.late_watermark_ms, dropped)
+
+
+def _output(reports: Sequence[ShardReport]) -> list[StagedFile]:
+    return [file for report in reports for file in report.output]

@@ -1,0 +1,63 @@
+"""What was observed of an epoch's rows on their way, for its progress: of each ``observe()`` its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ...catalyst.spark_observations import observed_metrics
+from ...operators.steps import Metrics
+from ...spec import JobSpec
+from .stage_epochs import Ran
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
+
+
+@dataclass
+class ObservedRows:
+    """Brings together what the stages of an epoch have observed.
+
+    Args:
+        job: the job.
+    """
+
+    job: JobSpec
+    #: What the metrics are of no rows, by name.
+    _of_nothing: dict[str, Row] = field(default_factory=dict)
+
+    def of(self, ran: Mapping[str, Ran]) -> dict[str, Row]:
+        """The metrics by name, also of those that had no rows; left out are those that Spark has left out.
+
+        Args:
+            ran: what the stages have done in the epoch.
+        """
+        found = {name: row for done in ran.values() for name, row in done.observed.items()}
+        observed: dict[str, Row] = {}
+        for metrics, asked in self._asked(ran):
+            if metrics.name in found:
+                observed[metrics.name] = found[metrics.name]
+            elif not asked:
+                observed[metrics.name] = self._nothing(metrics)
+        return observed
+
+    def _asked(self, ran: Mapping[str, Ran]) -> list[tuple[Metrics, bool]]:
+        """All metrics, and whether there was a job in the epoch that was to compute them."""
+        asked = []
+        for stage in self.job.stages:
+            had_rows = stage.uid in ran and ran[stage.uid].order.frame is not None
+            asked += [(metrics, had_rows) for metrics in stage.observed]
+        tail = self.job.tail
+        if tail is not None:
+            reports = [report for uid in self.job.outputs if uid in ran for report in ran[uid].reports]
+            had_rows = any(report.output for report in reports) if tail.moves_rows else bool(reports)
+            asked += [(metrics, had_rows) for metrics in tail.observed]
+        return asked
+
+    def _nothing(self, metrics: Metrics) -> Row:
+        if metrics.name not in self._of_nothing:
+            rows = metrics.template.observe(metrics.name, *metrics.columns)
+            rows.collect()
+            self._of_nothing.update(observed_metrics(rows))
+        return self._of_nothing[metrics.name]

@@ -1,0 +1,150 @@
+"""Epochs of the stream whose first two stages are one Spark job: which they are, and what both have done then.
+
+The second stage has to know how far its watermark comes before the job.  It does where that follows from where the
+first one stands already: an epoch fires what earlier ones have brought the watermark to.  Where rows of this epoch
+decide, or somebody wants to see what goes from one to the other, the stages run one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from ...jobs.executor import EpochExecutor
+from ...jobs.fused_stages import Part, StagesInOneJob
+from ...operators.contract import EpochSpec
+from ...operators.emission import EMITTED_COLUMN
+from ...spec import JobSpec, StageSpec, over_edges
+from ..coordinators.event_channels import JobEvents
+from ..state.job_state import JobState
+from .epoch_specs import following_epoch_of
+from .event_times import EventTimes
+from .stage_epochs import Order, Ran, fired_upstream, reached_upstream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Sorter = Literal["spark", "arrow"]
+
+
+@dataclass
+class StagesTogether:
+    """Runs the first two stages of epochs.
+
+    Args:
+        job: the job.
+        state: where it stands.
+        executors: by stage.
+        events: what goes to shards.
+        times: how far event times have come.
+    """
+
+    job: JobSpec
+    state: JobState
+    executors: Mapping[str, EpochExecutor]
+    events: JobEvents
+    times: EventTimes
+    #: By the uid of the second stage.
+    _pairs: dict[str, StagesInOneJob] = field(init=False, default_factory=dict)
+    #: First stages whose last epoch with rows has given the second one some; for others a job together costs only.
+    _hand_on: set[str] = field(init=False, default_factory=set)
+
+    def pair(self, base: EpochSpec, orders: Mapping[str, Order]) -> tuple[StageSpec, StageSpec] | None:
+        """The two stages of an epoch that may be one Spark job; None: there are no such.
+
+        Args:
+            base: what all stages of it have in common.
+            orders: what is to be done.
+        """
+        for second in self.job.stages:
+            order = orders.get(second.edges[0].origin) if second.edges else None
+            if order is None or order.frame is None or second.uid in orders:
+                continue
+            first = self.job.stage_of(second.edges[0].origin)
+            if first.uid in self._hand_on and base.style == "random" and self._can_be(first, second, order):
+                return first, second
+        return None
+
+    def forget_shards(self) -> None:
+        """Shards are dealt anew: what was planned for those that there were is of no use."""
+        self._pairs.clear()
+
+    def note(self, ran: Mapping[str, Ran]) -> None:
+        """Look at what the stages of an epoch have done."""
+        for uid, done in ran.items():
+            if done.order.frame is not None:
+                handed_on = any(report.output or report.handed_on_rows for report in done.reports)
+                (self._hand_on.add if handed_on else self._hand_on.discard)(uid)
+
+    def _can_be(self, first: StageSpec, second: StageSpec, order: Order) -> bool:
+        """Whether nothing that the second stage has to know is told by the first one's tasks, and nobody else is."""
+        followers = [stage.uid for stage in self.job.stages for edge in stage.edges if edge.origin == first.uid]
+        if followers != [second.uid] or len(second.edges) > 1 or second.reads or first.edges:
+            return False
+        if first.uid in self.job.outputs or self.job.late_rows is not None or self.events.users:
+            return False
+        if first.looks_before_steps:
+            return False
+        if any(self.executors[stage.uid].observes or stage.observed for stage in (first, second)):
+            return False
+        if second.operator.takes_late_bound or self.times.in_order(second) or self.times.fires_at_once():
+            return False
+        return order.reach is None and not first.tells_inputs_apart and order.fires_all(self.state.stages[first.uid])
+
+    def run(self, base: EpochSpec, first: StageSpec, second: StageSpec, order: Order, sorter: Sorter) -> dict[str, Ran]:
+        """Run two stages of an epoch.
+
+        Args:
+            base: what all stages of it have in common.
+            first: the one that reads sources.
+            second: the one that follows it.
+            order: what the first one is to do.
+            sorter: who sorts.
+
+        Returns:
+            What both have done; empty: they have to run one after the other.
+        """
+        stages = self.state.stages
+        assert order.frame is not None
+        fired_ms = max(stages[first.uid].watermark.fired_ms, order.spec.firing_watermark_ms)
+        spec = self._following(base, second, Ran(order, [], fired_ms, fired_ms))
+        done = self._pair(first, second).execute(
+            order.frame, self._part(first, order.spec, sorter), self._part(second, spec, sorter)
+        )
+        if done is None:
+            return {}
+        ran = {first.uid: self.times.ran(first, order, done[0], {})}
+        if self._following(base, second, ran[first.uid]) != spec:  # its tasks had to know more than they did
+            return {}
+        ran[second.uid] = self.times.ran(second, Order(spec), done[1], ran)
+        return ran
+
+    def _part(self, stage: StageSpec, spec: EpochSpec, sorter: Sorter) -> Part:
+        state = self.state.stages[stage.uid]
+        inboxes = self.events.take(range(len(state.shards)), state, with_events=False)
+        return Part(self.executors[stage.uid], spec, state.lineages, inboxes, sorter)
+
+    def _following(self, base: EpochSpec, second: StageSpec, first: Ran) -> EpochSpec:
+        """What the second stage does if this is what the first one has done."""
+        origin, watermark = second.edges[0].origin, self.state.stages[second.uid].watermark
+        fired, reached = (of(second, {origin: first}, self.state.stages) for of in (fired_upstream, reached_upstream))
+        return following_epoch_of(
+            base,
+            watermark,
+            watermark.would_reach(fired),
+            watermark.would_reach(reached),
+            in_order=False,
+            has_rows=True,
+            at_end=False,
+        )
+
+    def _pair(self, first: StageSpec, second: StageSpec) -> StagesInOneJob:
+        if second.uid not in self._pairs:
+            emitted = EMITTED_COLUMN in second.operator.sort_columns
+
+            def over(rows: DataFrame) -> DataFrame:
+                return over_edges([(second.edges[0], rows)], emitted=emitted)[0]
+
+            self._pairs[second.uid] = StagesInOneJob(self.executors[first.uid], self.executors[second.uid], over)
+        return self._pairs[second.uid]

@@ -1,0 +1,1 @@
+"""From a checkpoint or a savepoint to a running job."""

@@ -1,0 +1,111 @@
+"""Takes what user threads ask for in ``query.rescale()``; the runner serves it between two epochs.
+
+Invariant: every request is answered, at the latest when the run ends.  One that nobody has begun with can be withdrawn.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from ....errors import QueryError
+
+
+@dataclass(eq=False)
+class RescaleRequest:
+    """Another number of shards that somebody asked for."""
+
+    parallelism: int
+    #: Uid of the stage; None: all that have not finished.
+    stage: str | None = None
+    #: In a backlog at batch speed: wait for its end, instead of being refused.
+    wait: bool = False
+    #: Answered when a checkpoint holds it.
+    answer: Future[None] = field(default_factory=Future)
+
+    def __str__(self) -> str:
+        return f"rescale to {self.parallelism} shards" + ("" if self.stage is None else f" of stage {self.stage!r}")
+
+    def fail(self, reason: str) -> None:
+        """It will not be done."""
+        self.answer.set_exception(QueryError(f"the {self} was not done: {reason}", code="MIXEDMODE_RESCALE_NOT_DONE"))
+
+
+class RescaleDesk:
+    """The requests, in order; thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: list[RescaleRequest] = []
+        #: The run has begun with these.
+        self._begun: list[RescaleRequest] = []
+        #: Why no request is taken any more; None: they are.
+        self._closed: str | None = None
+
+    def ask(self, request: RescaleRequest) -> None:
+        """Hand a request in.
+
+        Raises:
+            QueryError: the run has ended.
+        """
+        with self._lock:
+            if self._closed is not None:
+                raise QueryError(f"no {request} can be done: {self._closed}", code="MIXEDMODE_RESCALE_NOT_DONE")
+            self._open.append(request)
+
+    def withdraw(self, request: RescaleRequest) -> bool:
+        """Take a request back; False: it is too late for that."""
+        with self._lock:
+            if request not in self._open:
+                return False
+            self._open.remove(request)
+            return True
+
+    # -- the run's side ----------------------------------------------------------------------------------------------
+
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing is open, and nothing is begun."""
+        return not self._open and not self._begun
+
+    def begin(self) -> list[RescaleRequest]:
+        """The requests that are to be done; nobody can withdraw them from here on."""
+        with self._lock:
+            self._begun, self._open = [*self._begun, *self._open], []
+            return list(self._begun)
+
+    def grant(self) -> None:
+        """All that was begun with is done, for good."""
+        with self._lock:
+            done, self._begun = self._begun, []
+        for request in done:
+            request.answer.set_result(None)
+
+    def refuse(self, request: RescaleRequest, reason: str) -> None:
+        """One of those that were begun with cannot be done."""
+        with self._lock:
+            self._begun.remove(request)
+        request.fail(reason)
+
+    def refuse_begun(self, reason: str) -> None:
+        """Nothing that was begun with can be done."""
+        with self._lock:
+            refused, self._begun = self._begun, []
+        for request in refused:
+            request.fail(reason)
+
+    def refuse_those_that_do_not_wait(self, reason: str) -> None:
+        """Answer with an error what cannot be done now and does not want to wait."""
+        with self._lock:
+            refused = [request for request in self._open if not request.wait]
+            self._open = [request for request in self._open if request.wait]
+        for request in refused:
+            request.fail(reason)
+
+    def close(self, reason: str) -> None:
+        """The run has ended: whatever is open will not be done."""
+        with self._lock:
+            left, self._open, self._begun, self._closed = [*self._begun, *self._open], [], [], reason
+        for request in left:
+            request.fail(reason)

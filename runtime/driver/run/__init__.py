@@ -1,0 +1,1 @@
+"""A run from `start()` to its end: phases, pauses, rescaling, shutdown."""

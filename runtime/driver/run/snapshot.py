@@ -1,0 +1,47 @@
+"""What threads other than the run's may know of it: one immutable object, replaced as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from ...spec import Phase
+from ..state.job_state import JobState
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Where a run stood when it last changed."""
+
+    #: None: it recovers.
+    phase: Phase | None = None
+    #: None: not known yet.
+    is_backlog: bool | None = None
+    #: Last epoch that was applied.
+    epoch: int = 0
+    #: Last checkpoint that is complete.
+    checkpoint_id: int = 0
+    #: Number of shards by stage; empty: not known yet.
+    parallelism: Mapping[str, int] = field(default_factory=dict)
+
+
+class Published:
+    """Holds the newest snapshot.  Written by the run's threads, one at a time; read by anybody without a lock, since
+    taking a reference is atomic."""
+
+    def __init__(self) -> None:
+        self.now = Snapshot()
+
+    def enters(self, phase: Phase) -> None:
+        """A phase begins."""
+        self.now = replace(self.now, phase=phase)
+
+    def of_state(self, state: JobState) -> None:
+        """The job's state has changed."""
+        self.now = replace(
+            self.now,
+            is_backlog=state.is_backlog,
+            epoch=state.epoch,
+            checkpoint_id=state.checkpoint_id,
+            parallelism=state.parallelism,
+        )

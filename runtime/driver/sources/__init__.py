@@ -1,0 +1,1 @@
+"""What the driver knows of the sources: offsets, seams, losses."""

@@ -1,0 +1,36 @@
+"""Where the stages of a job put their rows: into exchanges, and the last one, unless a job follows it, where the sink's
+output is staged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ...connectors.output_place import OutputPlace
+from ...connectors.stage_handoff import Exchange
+from ...operators.emission import emitted_schema
+from ...storage.spark_paths import spark_uri
+
+if TYPE_CHECKING:
+    from ...checkpoints.store import CheckpointStore
+    from ...spec import JobSpec
+
+
+def exchanges_of(job: JobSpec, store: CheckpointStore) -> dict[str, Exchange]:
+    """What stages hand on to others, or the last one to a job behind it, by stage."""
+    schemas = {
+        stage.uid: emitted_schema(stage.operator.output_schema) for stage in job.stages if stage is not job.last_stage
+    }
+    if job.tail_behind is not None:
+        schemas[job.last_stage.uid] = job.tail_behind.row_schema
+    found = {}
+    for uid, schema in schemas.items():
+        folder = store.exchange(uid)
+        uri = spark_uri(job.spark, job.checkpoint_location or store.location, folder)
+        found[uid] = Exchange(job.planning, store.filesystem, folder, uri, schema)
+    return found
+
+
+def place_of(job: JobSpec, exchanges: Mapping[str, Exchange], uid: str) -> OutputPlace:
+    """Where the tasks of a stage put their rows; the sink must be open."""
+    return exchanges[uid].place if uid in exchanges else job.sink.output

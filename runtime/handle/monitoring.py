@@ -1,0 +1,229 @@
+"""The part of a query's handle that says what the query is and does."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from ...errors import QueryError, query_error
+from ..checkpoints.damage import explain_corruption
+from ..driver.run.runner import JobRunner
+from ..jvm.jvm_loss import explain_jvm_loss
+from ..jvm.spark_errors import cause_first, what_happened
+from ..jvm.worker_errors import translate
+from ..metrics.events.event_reader import read_history
+from ..metrics.events.events import RunEvent
+from ..metrics.history import RunHistory
+from ..metrics.lifecycle import Lifecycle
+from ..metrics.progress import QueryProgress
+from ..metrics.run_events import RunEvents
+from ..spec import JobSpec
+from ..support.cells import bar_html, facts_html
+from ..support.frozen import FrozenDict
+from ..support.terminal import print_plan
+from .status import QueryStatus
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class ToldQuery:
+    """A query that describes itself."""
+
+    runId: str
+    _job: JobSpec
+    _runner: JobRunner
+    _history: RunHistory
+    _events: RunEvents
+    _location: str
+    _ended: threading.Event
+    _is_done: bool
+    _error: BaseException | None
+
+    @property
+    def id(self) -> str:
+        """The id of the query, a UUID: the same for all runs on one checkpointLocation: ``query.id``."""
+        assert self._runner.identity is not None, "start() has claimed the location"
+        return self._runner.identity.query_id
+
+    @property
+    def name(self) -> str | None:
+        """The name set with ``queryName``: ``query.name``."""
+        return self._job.name
+
+    @property
+    def isActive(self) -> bool:
+        """True while the query runs: ``query.isActive``."""
+        return not self._ended.is_set()
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What the query is doing now, as a dictionary; during a backlog with its progress and ETA.
+
+            query.status["phase"]
+
+        ``phase`` is ``done`` when the job has come to its own end; ``mode`` is that of the phase: ``backlog`` (sorted
+        by key)
+        or ``streaming``; ``shards`` has the number of shards of each stage.
+        """
+        now = self._runner.now
+        phase, active = now.phase, self.isActive
+        kind = phase.kind if phase is not None else "recovery"
+        stands = active and self._runner.pause.stands
+        running_in = f"{kind} (paused)" if stands else f"{kind}"
+        status = QueryStatus(
+            {
+                "message": running_in if active else ("Failed" if self._error else "Stopped"),
+                "isDataAvailable": active and kind in ("backlog", "history", "catch-up"),
+                "isTriggerActive": active and kind != "live" and not stands,
+                "isPaused": stands,
+                "phase": "done" if self._is_done else kind,
+                "mode": phase.mode if phase is not None else None,
+                "isBacklog": now.is_backlog,
+                "epoch": now.epoch,
+                "checkpoint": now.checkpoint_id,
+                "shards": dict(now.parallelism),
+            }
+        )
+        if active and phase is not None and phase.style == "sorted":
+            status["backlog"] = self._runner.backlog.snapshot()
+        running = self._runner.running
+        events = None if running is None else running.events.counts
+        if events is not None:
+            status["coordinator"] = events
+        return status
+
+    @property
+    def lastProgress(self) -> QueryProgress | None:
+        """The last finished epoch; None before the first: ``query.lastProgress.numInputRows``."""
+        recent = self._history.recent
+        return recent[-1] if recent else None
+
+    @property
+    def recentProgress(self) -> list[QueryProgress]:
+        """The last 100 finished epochs, oldest first: ``[epoch.batchDuration for epoch in query.recentProgress]``."""
+        return self._history.recent
+
+    @property
+    def checkpoints(self) -> list[dict[str, Any]]:
+        """The last 100 checkpoints that this run has completed, oldest first: ``query.checkpoints[-1]``."""
+        return [FrozenDict(report.to_json()) for report in self._history.checkpoints]
+
+    @property
+    def lateRows(self) -> DataFrame:
+        """The late rows up to the last complete checkpoint, each with the watermark that it was behind.
+
+            query.lateRows.show()
+
+        Raises:
+            QueryError: ``pipeline.late-data.path`` is not set, so late rows are dropped; or the query has several
+                stages,
+                each with its own columns (:meth:`lateRowsOf`).
+        """
+        uids = [stage.uid for stage in self._job.stages]
+        if self._job.late_rows is not None and len(uids) > 1:
+            raise QueryError(
+                f"late rows are kept by stage, as stages take rows of other columns: use lateRowsOf({uids[0]!r}), or"
+                f" of {' or '.join(map(repr, uids[1:]))}"
+            )
+        return self.lateRowsOf(uids[0])
+
+    def lateRowsOf(self, uid: str) -> DataFrame:
+        """The late rows of one of several stages, with the columns of its input.
+
+            query.lateRowsOf("hourly").show()
+
+        Args:
+            uid: the id of the stage, as ``explain()`` shows it.
+
+        Raises:
+            QueryError: the query drops late rows, or it has no such stage.
+        """
+        uids = [stage.uid for stage in self._job.stages]
+        if self._job.late_rows is None:
+            raise QueryError("late rows of this query are dropped; set pipeline.late-data.path to keep them")
+        if uid not in uids:
+            raise QueryError(f"the query has no stage {uid!r}; its stages are {', '.join(uids)}")
+        try:
+            return self._job.late_rows.committed(self._job.spark, uid)
+        except Exception as error:
+            raise QueryError(f"late rows cannot be read: {what_happened(self._explained(error))}") from error
+
+    @property
+    def lifecycle(self) -> Lifecycle:
+        """The events of this run, in order: phases, switch, checkpoints, end.
+
+            print(query.lifecycle)
+
+        ``.tasks`` has the history of each task: sources, shards of the keyed stages, sink.
+        """
+        running = self._runner.running
+        return Lifecycle(self._history.events, [] if running is None else running.tasks.lifecycle.events)
+
+    def history(self, run: str | None = None, since_ms: int | None = None) -> list[RunEvent]:
+        """Returns the events of all runs on the query's ``checkpointLocation``, oldest first; also of other processes.
+
+            query.history()
+
+        They come from the event log below the location (``mixedmode history`` prints the same).  Frequent events are
+        kept at
+        most once a second, and less often for older times.
+
+        Args:
+            run: the id of one run, or its beginning; None: all runs.
+            since_ms: leave out events before this moment (ms since 1970); None: all events.
+
+        Raises:
+            CheckpointError: the event log cannot be read.
+        """
+        self._events.flush()
+        return list(read_history(self._location, run=run, since_ms=since_ms))
+
+    def explain(self, extended: bool = False) -> None:
+        """Prints the plan that this query executes, with the reason for each decision.
+
+            query.explain()
+
+        Args:
+            extended: also print how each phase works, all settings, and Spark's plans of the inputs.
+        """
+        print_plan(self._job.explain(extended))
+
+    def exception(self) -> QueryError | None:
+        """Returns the error of a failed query; None if the query runs or ended well: ``query.exception()``."""
+        if self._error is None:
+            return None
+        return query_error(f"query {self.name or self.runId} failed: {cause_first(self._error)}", self._error)
+
+    def _raise(self) -> None:
+        error = self.exception()
+        if error is not None:
+            raise error
+
+    def _explained(self, error: BaseException) -> BaseException:
+        """The error as its reader needs it."""
+        return explain_corruption(explain_jvm_loss(translate(error), self._job.spark), self._runner.store)
+
+    def __repr__(self) -> str:
+        return f"<MixedQuery {self.name or self.runId} {self.status['message']}>"
+
+    def _repr_html_(self) -> str:
+        status, last = self.status, self.lastProgress
+        facts: list[tuple[str, object]] = [
+            ("id", self.id),
+            ("run", self.runId),
+            ("is", status["message"] if self.isActive or not self._is_done else "done"),
+            ("epoch", status["epoch"]),
+            ("checkpoint", status["checkpoint"] or "none yet"),
+        ]
+        backlog = status.get("backlog")
+        if backlog is not None and backlog["fraction"] is not None:
+            facts.append(("backlog", bar_html(backlog["fraction"])))
+        if last is not None:
+            rows, per_second = last["numInputRows"], last["processedRowsPerSecond"]
+            facts.append(("last epoch", f"{rows:,} rows in {last['batchDuration']:,} ms ({per_second:,.0f} rows/s)"))
+            if "watermark" in last["eventTime"]:
+                facts.append(("watermark", last["eventTime"]["watermark"]))
+        if self._error is not None:
+            facts.append(("error", f"{type(self._error).__name__}: {self._error}"))
+        return facts_html(f"MixedQuery {self.name or ''}".rstrip(), facts)

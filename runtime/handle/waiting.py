@@ -1,0 +1,153 @@
+"""The part of a query's handle that waits for what the query does."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, get_args
+
+from ...errors import QueryError
+from ..spec import PhaseKind
+from .monitoring import ToldQuery
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+#: How long ``awaitTermination`` waits at a time.
+_LONGEST_WAIT_S = 1.0
+
+
+class AwaitedQuery(ToldQuery):
+    """A query that others can wait for, and watch."""
+
+    def awaitTermination(self, timeout: float | None = None) -> bool | None:
+        """Waits until the query ends.
+
+            query.awaitTermination()
+
+        Args:
+            timeout: seconds to wait; None: for ever.
+
+        Returns:
+            With a timeout, whether the query has ended; without, None (as in PySpark).
+
+        Raises:
+            QueryError: the query failed.
+        """
+        if timeout is not None and timeout <= 0:
+            raise ValueError(f"timeout must be greater than 0 seconds, got {timeout}")
+        deadline = None if timeout is None else time.monotonic() + timeout
+        ended = self._ended.is_set()
+        while not ended and (deadline is None or time.monotonic() < deadline):
+            # Python handles signals in the main thread, which one that another thread has got does not wake.
+            nap_s = _LONGEST_WAIT_S if deadline is None else min(_LONGEST_WAIT_S, deadline - time.monotonic())
+            ended = self._ended.wait(max(nap_s, 0))
+        if ended:
+            self._raise()
+        return None if timeout is None else ended
+
+    def watch(
+        self, until: PhaseKind | None = None, timeout: float | None = None, console: Console | None = None
+    ) -> bool:
+        """Shows the query until it ends: a bar of its backlog, then a table of its stream.
+
+            query.watch(until="live")
+
+        A terminal and a notebook cell are redrawn.  Elsewhere a line is printed every few seconds, and for each event.
+        ``mixedmode watch LOCATION`` shows the same from another process.  Ctrl-C ends the watching
+        (``KeyboardInterrupt``).  In
+        a notebook the query continues.  In a script PySpark's own handler cancels the running Spark jobs before, which
+        ends
+        the query if it had any.
+
+        Args:
+            until: a phase ("live", …) at whose beginning to return; None: watch until the query has ended.
+            timeout: seconds to watch; None: for ever.
+            console: where to show it; None: standard output.
+
+        Returns:
+            Whether the query has ended, or reached that phase.
+
+        Raises:
+            QueryError: the query failed.
+            ValueError: no query has such a phase.
+        """
+        if until is not None:
+            _check_phase("watch", until)
+        from rich.console import Console
+
+        from ..metrics.watch.faces import face_for
+        from ..metrics.watch.feed import Feed
+        from ..metrics.watch.watcher import Watcher, watch
+
+        feed = Feed(self.runId, lambda: self.history(self.runId))
+        try:
+            watcher = Watcher(feed, face_for(console or Console(highlight=False)))
+            done = watch(watcher, lambda: self.isActive, until=until, timeout_s=timeout, nap=self._ended.wait)
+        finally:
+            feed.close()
+        if not self.isActive:
+            self._raise()
+        return done
+
+    def processAllAvailable(self) -> None:
+        """Waits until everything that the sources hold now is processed and visible in the sink (for tests).
+
+            query.processAllAvailable()
+
+        If the checkpoint fails within ``execution.checkpointing.tolerable-failed-checkpoints``, it waits for the next
+        one.
+
+        Raises:
+            QueryError: the query failed, or is paused.
+        """
+        if self._runner.is_inside:
+            raise QueryError(
+                "processAllAvailable() in the query's own foreachBatch function would wait for itself",
+                code="MIXEDMODE_WAITS_FOR_ITSELF",
+            )
+        while self.isActive:
+            if self._runner.pause.is_wanted:
+                raise QueryError("processAllAvailable() would wait for resume(): the query is paused")
+            phase, live = self._runner.now.phase, self._runner.live
+            source = live.query if live is not None and phase is not None and phase.finishes_its_epoch else None
+            try:
+                if source is not None and source.isActive:
+                    source.processAllAvailable()
+                    if not self._runner.ask_commit().result():
+                        self._ended.wait()  # it has failed, or somebody stops it, which takes a checkpoint
+                    break
+            except Exception:
+                self._ended.wait()  # the query is failing: its own error says more
+                break
+            self._ended.wait(0.05)
+        if not self.isActive:
+            self._raise()
+
+    def wait_for(self, phase: str, timeout: float) -> bool:
+        """Waits until the query has reached a phase or has ended; returns True if it reached the phase.
+
+            query.wait_for("live", timeout=60)
+
+        Args:
+            phase: its name, as :meth:`explain` prints it ("backlog", "switch", "live", …).
+            timeout: seconds to wait.
+
+        Raises:
+            ValueError: no query has such a phase.
+        """
+        if phase == "recovery":
+            return True  # each run begins in it
+        _check_phase("wait_for", phase)
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            if phase in self._history.phases:
+                return True
+            if self._ended.wait(0.02):
+                return phase in self._history.phases
+        return False
+
+
+def _check_phase(method: str, phase: str) -> None:
+    if phase not in get_args(PhaseKind):
+        names = ", ".join(("recovery", *get_args(PhaseKind)))
+        raise ValueError(f"phase of {method}() is {phase!r}; the phases are {names}")

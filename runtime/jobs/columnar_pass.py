@@ -1,0 +1,299 @@
+"""A sorted pass whose rows tasks scan and aggregate by themselves, with Arrow, in place of Spark's engine.
+
+Two Spark jobs: one whose tasks read Parquet files and leave runs of partial aggregates (:mod:`..tasks.scan.partial_scan`), and the
+pass itself, whose tasks merge their parts of the runs.  Spark schedules and retries both; no row goes through its JVM.
+Parts of the input that are not known to give the same (:mod:`..scan.scan_plans`) are Spark's, and meet the runs in
+the shards' tasks.
+
+What waits at the live source comes as a micro-batch.  Where a history is scanned, and the micro-batch is of files that
+can be, these are scanned as well, in a job of their own: nobody has promised that they can be, so whatever stands
+against it leaves them to Spark, also under ``execution.backlog.engine = arrow``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import compress
+from operator import not_
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyarrow import fs
+from pyspark.sql import DataFrame
+
+from ...errors import PlanError
+from ...state.keys.key_hash import is_hashable
+from ..catalyst.prepared.micro_batch import plan_behind
+from ..catalyst.spark_plans import analyzed, leaves, united
+from ..catalyst.types.arrow_functions import mapped_in_arrow
+from ..catalyst.types.arrow_types import arrow_schema
+from ..jvm.partition_jobs import collected_by_partition
+from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
+from ..scan.parquet_scan import NotTakenError
+from ..scan.partial_calls import PartialCall, Sums
+from ..scan.partial_scans import PartialScan, RecognisedScan, check_first_file, file_parts
+from ..scan.scan_plans import check_source, recognised
+from ..storage.filesystem import delete_quietly
+from ..tasks.report import REPORT_SCHEMA
+from ..tasks.scan.partial_runs import Buckets, PartialRuns
+from ..tasks.scan.partial_scan import PartialScanTask, ScanReport
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ..operators.contract import EpochSpec, KeyedOperator
+    from ..spec import Settings
+
+logger = logging.getLogger(__name__)
+
+#: Less than this Spark reads as fast.
+LEAST_BYTES = 32 * 1024 * 1024
+
+
+def recognise(
+    operator: KeyedOperator, frame: DataFrame, epoch: EpochSpec | None, engine: str, float_sums: str = "fast"
+) -> RecognisedScan:
+    """What an operator would have tasks scan of a frame.
+
+    Args:
+        operator: the stage's.
+        frame: its input.
+        epoch: the epoch; None: at the start, when none is known.
+        engine: ``auto`` or ``arrow``.
+        float_sums: ``fast`` or ``spark``.
+
+    Raises:
+        NotTakenError: the frame is Spark's.
+    """
+    if not operator.scans_files:
+        raise NotTakenError(f"a stage of kind {getattr(operator, 'kind', type(operator).__name__)} needs Spark's rows")
+    check_source(frame, 0 if engine == "arrow" else LEAST_BYTES)
+    prepared = operator.prepare(frame, epoch)  # type: ignore[arg-type]
+    found = recognised(prepared, operator.column_texts, float_sums)
+    schema = arrow_schema(prepared.schema)
+    for name in operator.key_group_columns:
+        if not is_hashable(schema.field(name).type):
+            raise NotTakenError(f"key {name} has type {schema.field(name).type}")
+    for call in found.partials.calls:
+        if schema.field(call.name).type != call.type:
+            raise NotTakenError(f"Spark has {schema.field(call.name).type} for {call.function} of {call.column}")
+    check_first_file(found)
+    return found
+
+
+@dataclass(frozen=True)
+class ScannedRows:
+    """What the scan has left for the shards' tasks."""
+
+    runs: PartialRuns
+    #: What Spark has to read; None: nothing.
+    rest: DataFrame | None
+
+
+@dataclass(frozen=True)
+class ColumnarPass:
+    """Runs the scan of sorted passes.
+
+    Args:
+        spark: the session.
+        operator: the stage's.
+        settings: the job's.
+        filesystem: where runs go.
+        folder: their folder there, of this stage alone.
+        max_parallelism: number of key groups.
+        run_id: of this run.
+        progress_folder: where tasks report how far they are.
+    """
+
+    spark: SparkSession
+    operator: KeyedOperator
+    settings: Settings
+    filesystem: fs.FileSystem
+    folder: str
+    max_parallelism: int
+    run_id: str
+    progress_folder: str | None = None
+
+    def scanned(
+        self, inputs: Sequence[DataFrame], epoch: EpochSpec, shards: int, without: Collection[int]
+    ) -> ScannedRows | None:
+        """Scan what can be of an epoch's rows; None: nothing.
+
+        Args:
+            inputs: the rows, by input.
+            epoch: the epoch.
+            shards: how many there are.
+            without: those that nobody asks for.
+
+        Raises:
+            PlanError: a file is not what only Arrow may read (``execution.backlog.engine = arrow``).
+        """
+        engine = self.settings.backlog_engine
+        if engine == "spark" or epoch.style != "sorted" or not self.operator.scans_files:
+            return None
+        parts = [part for rows in inputs for part in united(rows)]
+        waits = [_is_micro_batch(part) for part in parts]
+        taken, rest = self._recognised(compress(parts, map(not_, waits)), epoch, engine)
+        if not taken:
+            return None
+        # However little waits: without it Spark may have nothing to do.
+        live, others = self._recognised(compress(parts, waits), epoch, "arrow")
+        rest += others
+        try:
+            runs, missed = self._runs(taken, live, epoch, Buckets(shards, self.max_parallelism), tuple(without))
+        except NotTakenError as error:
+            self.discard()
+            if engine == "arrow":
+                raise PlanError(
+                    f"execution.backlog.engine = arrow cannot be had for stage {self.operator.uid}: {error};"
+                    " use auto, which leaves to Spark what is not known to be the same"
+                ) from error
+            logger.warning("Spark instead of Arrow reads the backlog of stage %s: %s", self.operator.uid, error)
+            return None
+        rest += missed
+        return ScannedRows(runs, reduce(DataFrame.unionByName, rest) if rest else None)
+
+    def _recognised(
+        self, parts: Iterable[DataFrame], epoch: EpochSpec, engine: str
+    ) -> tuple[list[tuple[RecognisedScan, DataFrame]], list[DataFrame]]:
+        """Parts that can be scanned, and those that are Spark's."""
+        taken: list[tuple[RecognisedScan, DataFrame]] = []
+        rest: list[DataFrame] = []
+        for part in parts:
+            try:
+                taken.append((recognise(self.operator, part, epoch, engine, self.settings.backlog_float_sums), part))
+            except NotTakenError as error:
+                logger.info("Spark reads for stage %s: %s", self.operator.uid, error)
+                rest.append(part)
+        return taken, rest
+
+    def discard(self) -> None:
+        """Remove the runs, also those of attempts that have lost."""
+        delete_quietly(self.filesystem, self.folder)
+
+    def _runs(
+        self,
+        taken: Sequence[tuple[RecognisedScan, DataFrame]],
+        live: Sequence[tuple[RecognisedScan, DataFrame]],
+        epoch: EpochSpec,
+        buckets: Buckets,
+        without: tuple[int, ...],
+    ) -> tuple[PartialRuns, list[DataFrame]]:
+        """The runs of what is scanned, and those parts of the live input that Spark has to read after all."""
+        self.discard()
+        self.filesystem.create_dir(self.folder, recursive=True)
+        first = taken[0][0].partials
+        schema, paths, sums = self._schema(first), list[str](), Sums()
+        missed: list[DataFrame] = []
+
+        def is_missed(number: int, part: DataFrame, error: NotTakenError) -> None:
+            if number < len(taken):
+                raise error
+            logger.info("Spark reads the waiting live rows of stage %s: %s", self.operator.uid, error)
+            missed.append(part)
+
+        # All before the first runs: how far the pass is goes by the bytes of all.
+        tasks: list[tuple[int, DataFrame, PartialScanTask]] = []
+        for number, (found, part) in enumerate([*taken, *live]):
+            try:
+                task = self._task(found, f"e{epoch.epoch:08d}-{self.run_id}-{number}", schema, buckets, without)
+                tasks.append((number, part, task))
+            except NotTakenError as error:
+                is_missed(number, part, error)
+        whole_bytes = sum(task.size_bytes for _, _, task in tasks)
+        for number, part, task in tasks:
+            try:
+                paths += self._scanned(replace(task, whole_bytes=whole_bytes), sums)
+            except NotTakenError as error:
+                is_missed(number, part, error)
+        runs = PartialRuns(
+            self.filesystem,
+            tuple(paths),
+            schema,
+            buckets,
+            self.operator.key_columns,
+            first.calls,
+            self.settings.sorter_memory_bytes,
+            self.settings.sorter_spill_dir,
+            self.settings.state_local_dir,
+        )
+        return runs, missed
+
+    def _task(
+        self, found: RecognisedScan, name: str, schema: pa.Schema, buckets: Buckets, without: tuple[int, ...]
+    ) -> PartialScanTask:
+        """What tasks do with one part's files.
+
+        Args:
+            found: how they are scanned.
+            name: begins the names of the runs.
+            schema: of a run.
+            buckets: how runs are dealt.
+            without: shards that nobody asks for.
+
+        Raises:
+            NotTakenError: Spark has to read the files.
+        """
+        if self._schema(found.partials) != schema:
+            raise NotTakenError("its columns have other types than those of what was scanned before")
+        source, parts = file_parts(found.uris, self.spark.sparkContext.defaultParallelism, found.constants)
+        return PartialScanTask(
+            partials=found.partials,
+            source=source,
+            parts=tuple(map(tuple, parts)),
+            target=self.filesystem,
+            folder=self.folder,
+            name=name,
+            schema=schema,
+            group_columns=self.operator.key_group_columns,
+            buckets=buckets,
+            without=without,
+            memory_bytes=self.settings.sorter_memory_bytes,
+            progress_folder=self.progress_folder,
+        )
+
+    def _scanned(self, task: PartialScanTask, sums: Sums) -> list[str]:
+        """The runs of one part's files.
+
+        Args:
+            task: what scans them.
+            sums: of all parts.
+
+        Raises:
+            NotTakenError: Spark has to read the files.
+        """
+        if not task.parts:
+            return []
+        reports = self._reports(task)
+        if (why := next((report.not_taken for report in reports if report.not_taken is not None), None)) is not None:
+            raise NotTakenError(why)
+        calls = {call.name: call for call in task.partials.calls}
+        for report in reports:
+            for column, bound in report.bounds:
+                if pa.types.is_floating(calls[column].type):
+                    sums.add(calls[column], bound)
+        return [path for report in reports for path in report.runs]
+
+    def _reports(self, task: PartialScanTask) -> list[ScanReport]:
+        places = mapped_in_arrow(self.spark.range(0, len(task.parts), 1, len(task.parts)), task, REPORT_SCHEMA)
+        at_once = self.settings.backlog_max_cores
+        if at_once is None:
+            rows = places.collect()
+        else:
+            rows = collected_by_partition(places, at_once, lambda: False, lambda: None)
+        return [ScanReport.from_bytes(bytes(row[0])) for row in rows]
+
+    def _schema(self, partials: PartialScan) -> pa.Schema:
+        types = {field.name: field.type for field in self.operator.key_schema}
+        fields = [pa.field(KEY_GROUP_COLUMN, pa.int32())]
+        fields += [pa.field(key.name, types[key.name]) for key in partials.keys]
+        calls: Sequence[PartialCall] = partials.calls
+        return pa.schema([*fields, *[pa.field(call.name, call.type) for call in calls]])
+
+
+def _is_micro_batch(rows: DataFrame) -> bool:
+    """Whether rows are of the micro-batch that is being handed over."""
+    return any(plan_behind(leaf) is not None for leaf in leaves(analyzed(rows)))

@@ -1,0 +1,245 @@
+"""Two stages of an epoch of the stream as one Spark job: the second one takes what the first one hands on as it comes.
+
+Of a small epoch most is what Spark does for each job, and what is handed on by files is written, looked up and read.
+The second stage's tasks must know before the job what else is told by the first one's, so this is for epochs in which
+nothing depends on that (``driver/stages_together.py``).
+
+The plan is made once (:mod:`..catalyst.prepared.prepared_physical_plan`).  Where it cannot be, or Spark has had to compute a task's
+rows twice, the stages run one after the other: state changes behind a whole epoch only, so what was done counts for
+nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+from pyspark.errors import AnalysisException
+from pyspark.sql.types import StructType
+
+from ...errors import MisplacedRowsError
+from ...state.keys.keygroups import bit_reversed
+from ...state.store.state_manifest import ShardLineage
+from ..catalyst.prepared.prepared_logical_plan import PlanShape, PlanTemplate
+from ..catalyst.prepared.prepared_physical_plan import ExecutedTemplate
+from ..catalyst.spark_plans import Spread, straight_spreads
+from ..catalyst.spark_session import PrivateSession
+from ..jvm.worker_errors import translate
+from ..operators.admission import LATE_BOUND_COLUMN, bound_us
+from ..operators.contract import EpochSpec
+from ..protocols.operator_events.task_events import ShardInbox
+from ..tasks.report import REPORT_SCHEMA, ShardReport
+from ..tasks.report_accumulator import ToldReports
+from ..tasks.shard.shard_task import ShardTask
+from .executor import EpochExecutor, Executed
+from .shard_placement import PIN_COLUMN, ShardPins
+from .shuffle import HashExchange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one of the stages does in an epoch, on all of its shards.
+
+    Args:
+        stage: runs it by itself.
+        spec: what its tasks must know.
+        lineages: committed state of every shard.
+        inboxes: what goes to shards besides.
+        sorter: who sorts.
+        pins: where the shards' replicas are, once :meth:`placed`; None: anywhere.
+    """
+
+    stage: EpochExecutor
+    spec: EpochSpec
+    lineages: Sequence[ShardLineage]
+    inboxes: Mapping[int, ShardInbox]
+    sorter: Literal["spark", "arrow"] = "spark"
+    pins: ShardPins | None = None
+
+    def placed(self) -> Part:
+        """The same, with the places of the shards of now."""
+        return replace(self, pins=self.stage.pins_for(self.lineages))
+
+    @property
+    def by_hash(self) -> bool:
+        """Whether partitions are shards as Spark's aggregation by key leaves them; False: rows are moved by shard."""
+        if self.pins is not None:
+            return False
+        return HashExchange.is_possible(self.stage.operator, self.stage.max_parallelism, len(self.lineages))
+
+    @property
+    def task(self) -> ShardTask:
+        """Works on the rows of each shard."""
+        count = len(self.lineages)
+        shards = tuple(bit_reversed(place, count) if self.by_hash else place for place in range(count))
+        return self.stage.task(self.spec, self.lineages, shards, self.inboxes, self.sorter)
+
+    def in_shards(self, rows: DataFrame) -> DataFrame:
+        """Rows in its shards, in order; ``rows``: its input."""
+        if self.pins is not None:
+            return self.stage.jobs.beside_pins(self.pins, rows, self.task)
+        return self.stage.jobs.in_shards(rows, self.task, by_hash=self.by_hash)
+
+    def holds(self, spreads: Sequence[Spread]) -> bool:
+        """Whether Spark's plan brings rows to its shards; ``spreads``: the exchanges below its function, from above."""
+        if self.pins is not None:  # what its rows are prepared with may have exchanges of its own
+            return list(spreads[:1]) == [Spread(len(self.lineages), None, meets_beside=True)]
+        keys = len(self.stage.operator.key_columns) if self.by_hash else None
+        return list(spreads) == [Spread(len(self.lineages), keys)]
+
+    def has_all(self, reports: Sequence[ShardReport]) -> bool:
+        """Whether there is one report of each shard."""
+        return sorted(report.shard for report in reports) == list(range(len(self.lineages)))
+
+
+@dataclass(frozen=True)
+class _Job:
+    """The job over rows that change."""
+
+    template: ExecutedTemplate
+    #: For each stage, see :attr:`ShardTask.columns`.
+    columns: tuple[tuple[str, ...] | None, ...]
+
+
+@dataclass
+class StagesInOneJob:
+    """Runs epochs of two stages.
+
+    Args:
+        first: runs the first one by itself.
+        second: the same of the second one.
+        over: makes the second one's rows of those that the first one hands on.
+    """
+
+    first: EpochExecutor
+    second: EpochExecutor
+    over: Callable[[DataFrame], DataFrame]
+    #: By all that a plan depends on; None: there is none.
+    _known: dict[Hashable, _Job | None] = field(init=False, default_factory=dict)
+    _session: PrivateSession | None = field(init=False, default=None)
+    #: Spark has not kept to a plan.
+    _given_up: bool = field(init=False, default=False)
+    #: For which places of shards all that is: of each stage its pins' dealing; None: it has no pins.
+    _dealings: tuple[int | None, ...] = field(init=False, default=())
+
+    def __post_init__(self) -> None:
+        self._told = ToldReports(self.first.spark)
+
+    def execute(self, frame: DataFrame, first: Part, second: Part) -> tuple[Executed, Executed] | None:
+        """Run an epoch's rows through both stages.
+
+        Args:
+            frame: the first one's rows.
+            first: what it does.
+            second: what the second one does.
+
+        Returns:
+            What both have done; None: they have to run one after the other.
+
+        Raises:
+            Exception: whatever a task has failed with.
+        """
+        first, second = first.placed(), second.placed()
+        dealings = tuple(None if part.pins is None else part.pins.dealing for part in (first, second))
+        if dealings != self._dealings:  # executors have come or gone, which may be why it was given up
+            self._dealings, self._session, self._given_up = dealings, None, False
+            self._known.clear()
+        job = None if self._given_up else self._job(frame, first, second)
+        if job is None:
+            return None
+        teller = self._told.teller()
+        task = replace(self._handing_on(first), columns=job.columns[0], teller=teller)
+        following = replace(second.task, columns=job.columns[1])
+        functions: list[Callable[..., object] | None] = [task, following]
+        if following.hands_on is not None:
+            functions.append(None)  # what stages the rows is the same in all epochs
+        numbers = {LATE_BOUND_COLUMN: bound_us(first.spec.late_watermark_ms)}
+        try:
+            found = ShardReport.of_rows(job.template.collected(frame, functions, numbers))
+        except Exception as error:
+            if not isinstance(translate(error), MisplacedRowsError):
+                raise
+            self._give_up("Spark has brought rows to other partitions")
+            return None
+        told = [ShardReport.from_bytes(report) for report in self._told.of(teller)]
+        if not first.has_all(told) or not second.has_all(found):
+            self._give_up("not of each task were the rows of one attempt taken")
+            return None
+        return Executed(_by_shard(told)), Executed(_by_shard(found))
+
+    def _give_up(self, why: str) -> None:
+        stages = f"{self.first.operator.uid} and {self.second.operator.uid}"
+        logger.warning("from now on the stages %s run one after the other: %s", stages, why)
+        self._given_up = True
+
+    # -- the plan ------------------------------------------------------------------------------------------------------
+
+    def _handing_on(self, first: Part) -> ShardTask:
+        return replace(first.task, hands_on=self.first.jobs.row_schema)
+
+    def _job(self, frame: DataFrame, first: Part, second: Part) -> _Job | None:
+        """The job over an epoch's rows; None: its plan cannot be made once."""
+        parts = (first, second)
+        by = [part.stage.operator.prepares_by(part.spec) for part in parts]
+        if None in by or not all(part.stage.jobs.has_own_session for part in parts):
+            return None
+        shape = PlanShape.of(frame)
+        if not shape.is_of_rdds:
+            return None
+        key = (shape, first.sorter, *by, *(part.stage.operator.order_in(part.spec) for part in parts))
+        if key not in self._known:
+            try:
+                self._known[key] = self._planned(shape, first, second)
+            except AnalysisException as error:  # what the user's session alone knows
+                logger.info("two stages have no Spark job together: %s", error)
+                self._known[key] = None
+        return self._known[key]
+
+    def _planned(self, shape: PlanShape, first: Part, second: Part) -> _Job | None:
+        partitions = {len(part.lineages) for part in (first, second) if part.by_hash}
+        if len(partitions) > 1:
+            return None
+        if self._session is None:
+            settings = {"spark.sql.adaptive.enabled": "false"}
+            if partitions:
+                settings["spark.sql.shuffle.partitions"] = str(partitions.pop())
+            self._session = PrivateSession(self.first.spark, settings)
+        task, following = self._handing_on(first), second.task
+        made: list[tuple[ShardTask, ShardTask]] = []
+
+        def job(rows: DataFrame) -> DataFrame:
+            rows, one = self.first.jobs.handed_on(first.in_shards(rows), task)
+            rows, other = self.second.jobs.reported(second.in_shards(self.over(rows)), following)
+            made.append((one, other))
+            return rows
+
+        assert task.hands_on is not None
+        returns = [task.hands_on, *([] if following.hands_on is None else [following.hands_on]), REPORT_SCHEMA]
+        bound = [LATE_BOUND_COLUMN] if self.first.operator.takes_late_bound else []
+        schema, session = StructType.fromJson(json.loads(shape.schema)), self._session.session
+
+        def holds(found: DataFrame) -> bool:
+            spreads = straight_spreads(found, PIN_COLUMN)
+            # Nothing is moved above all functions, and below one that stages rows.
+            nowhere = len(spreads) == len(returns) + 1 and not any(spreads[:-2])
+            return nowhere and second.holds(spreads[-2]) and first.holds(spreads[-1])
+
+        # What is not the same each time has no template.
+        if PlanTemplate.of(session, schema, job, returns, bound, PIN_COLUMN) is None:
+            return None
+        template = ExecutedTemplate.of(
+            session, schema, job, returns, bound, holds, is_rdd=shape.is_rdd, beside=PIN_COLUMN
+        )
+        return None if template is None else _Job(template, tuple(one.columns for one in made[0]))
+
+
+def _by_shard(reports: Sequence[ShardReport]) -> list[ShardReport]:
+    return sorted(reports, key=lambda report: report.shard)

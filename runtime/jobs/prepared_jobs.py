@@ -1,0 +1,264 @@
+"""The Spark job of a stage's epochs in the stream, planned once for all epochs whose input looks alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql.types import StructType
+
+from ..catalyst.prepared.prepared_logical_plan import PlanShape, PlanTemplate
+from ..catalyst.prepared.prepared_physical_plan import ExecutedTemplate
+from ..operators.admission import LATE_BOUND_COLUMN, bound_us
+from ..tasks.report import REPORT_SCHEMA
+from ..tasks.shard.publish_task import PublishTask
+from ..tasks.shard.shard_task import ShardTask
+from ..tasks.shard.shards_in_one import InOneTask
+from .shard_placement import PIN_COLUMN, ShardPins
+from .shuffle import HashExchange, InPlace, ShardExchange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+    from ..operators.contract import KeyedOperator
+
+#: More shapes of input than a stage has; what they keep of Spark's is let go then.
+_MANY = 16
+#: How rows come to their shards in a session of our own.
+OwnWay = HashExchange | InOneTask | InPlace | ShardExchange | ShardPins
+#: The job over an input, and the task that it runs.
+Make = Callable[["DataFrame"], "tuple[DataFrame, ShardTask]"]
+
+
+@dataclass(frozen=True)
+class _Key:
+    """All that a job's plan depends on."""
+
+    way: type
+    #: That of the pins.
+    dealing: int
+    shape: PlanShape
+    prepared_by: Hashable
+    order: tuple[str, ...]
+    spark_sorts: bool
+    is_staged: bool
+
+
+@dataclass(frozen=True)
+class ExecutedJob:
+    """The job of an epoch whose physical plan was made for all, to be run as a frame is.
+
+    Args:
+        template: the plan.
+        rows: its input.
+        functions: what it runs; None: what the plan has.
+        numbers: its parameters.
+    """
+
+    template: ExecutedTemplate
+    rows: DataFrame
+    functions: tuple[Callable[..., Any] | None, ...]
+    numbers: Mapping[str, int]
+
+    def collect(self) -> list[Row]:
+        """Run it."""
+        return self.template.collected(self.rows, self.functions, self.numbers)
+
+
+@dataclass
+class JobTemplate:
+    """A stage's job over rows that change.
+
+    Args:
+        plan: its plan.
+        columns: see :attr:`ShardTask.columns`.
+        publishing: what stages the rows that a task hands on.
+    """
+
+    plan: PlanTemplate
+    columns: tuple[str, ...] | None
+    publishing: Callable[[ShardTask], PublishTask]
+    #: Makes its physical plan, if its input is an RDD.
+    execute: Callable[[], ExecutedTemplate | None]
+    #: Whether Spark has been seen to plan it as expected.
+    is_checked: bool = False
+
+    @cached_property
+    def executed(self) -> ExecutedTemplate | None:
+        """Its physical plan; None: there is none that is made once."""
+        return self.execute()
+
+    @classmethod
+    def of(
+        cls,
+        session: SparkSession,
+        schema: StructType,
+        make: Make,
+        publishing: Callable[[ShardTask], PublishTask],
+        *,
+        takes_late_bound: bool,
+        shape: PlanShape,
+        holds: Callable[[DataFrame], bool],
+        beside: str | None,
+    ) -> JobTemplate | None:
+        """The template of a job; None: its plan cannot be made once for all.
+
+        Args:
+            session: the session that it is planned in.
+            schema: the columns of its input.
+            make: the job over an input, and the task that it runs.
+            publishing: what stages the rows that a task hands on.
+            takes_late_bound: the bound of late rows is a column of the input.
+            shape: that of its input.
+            holds: whether Spark's plan is as expected.
+            beside: the column of rows that are joined to the input on the way; None: there are none.
+        """
+        made: list[ShardTask] = []
+        returns: list[StructType] = []
+
+        def job(rows: DataFrame) -> DataFrame:
+            found, task = make(rows)
+            made.append(task)
+            returns.extend([REPORT_SCHEMA] if task.hands_on is None else [task.hands_on, REPORT_SCHEMA])
+            return found
+
+        bound = [LATE_BOUND_COLUMN] if takes_late_bound else []
+        plan = PlanTemplate.of(session, schema, job, returns, bound, beside)
+        if plan is None:
+            return None
+        functions = tuple(returns)
+
+        def execute() -> ExecutedTemplate | None:
+            if not shape.is_of_rdds:
+                return None
+            return ExecutedTemplate.of(
+                session, schema, lambda rows: make(rows)[0], functions, bound, holds, is_rdd=shape.is_rdd, beside=beside
+            )
+
+        return cls(plan, made[0].columns, publishing, execute)
+
+    def over(self, rows: DataFrame, task: ShardTask) -> DataFrame | ExecutedJob:
+        """The job of an epoch.
+
+        Args:
+            rows: its input.
+            task: works on the rows of each shard.
+        """
+        if self.executed is None:
+            return self.planned_over(rows, task)
+        task = replace(task, columns=self.columns)
+        # What stages the rows that a task hands on is the same in all epochs.
+        functions = (task,) if task.hands_on is None else (task, None)
+        return ExecutedJob(self.executed, rows, functions, _numbers(task))
+
+    def planned_over(self, rows: DataFrame, task: ShardTask) -> DataFrame:
+        """The same, which Spark optimizes and plans anew; the arguments are those of :meth:`over`."""
+        task = replace(task, columns=self.columns)
+        functions: list[Callable[..., Any]] = [task]
+        if task.hands_on is not None:
+            functions.append(self.publishing(task))
+        return self.plan.over(rows, functions, _numbers(task))
+
+
+def _numbers(task: ShardTask) -> dict[str, int]:
+    return {LATE_BOUND_COLUMN: bound_us(task.epoch.late_watermark_ms)}
+
+
+class JobTemplates:
+    """The templates of a stage, by all that its jobs depend on.
+
+    Args:
+        operator: the stage's.
+        publishing: what stages the rows that a task hands on.
+    """
+
+    def __init__(self, operator: KeyedOperator, publishing: Callable[[ShardTask], PublishTask]) -> None:
+        self._operator = operator
+        self._publishing = publishing
+        #: None: there can be no such template.
+        self._known: dict[_Key, JobTemplate | None] = {}
+        #: What Spark has planned otherwise than expected, and would plan so again in each epoch.
+        self._refused: set[_Key] = set()
+
+    def job(
+        self,
+        way: OwnWay,
+        frame: DataFrame,
+        task: ShardTask,
+        make: Make,
+        anew: Callable[[], DataFrame | None],
+        *,
+        checks: bool,
+    ) -> DataFrame | ExecutedJob | None:
+        """The job of an epoch; None: it cannot be had in this way.
+
+        Args:
+            way: how rows come to their shards.
+            frame: the epoch's input.
+            task: works on the rows of each shard.
+            make: the job over an input that the way has adopted.
+            anew: the same, planned for this epoch, if its plan is as expected.
+            checks: Spark's plan of a template is looked at once, too.
+        """
+        key = self._key(way, frame, task)
+        if key in self._refused:
+            return None
+        template = None if key is None else self._template(key, way, make, checks=checks)
+        if key is None or template is None:
+            # Moving rows needs no plan as expected, so a session of our own is of use for what is planned once only.
+            return None if isinstance(way, ShardExchange) else self._noted(key, anew())
+        if template.is_checked:
+            return template.over(frame, task)
+        job = self._noted(key, anew())
+        found = None if job is None else template.planned_over(frame, task)
+        template.is_checked = found is not None and (not checks or way.holds(found))
+        if not template.is_checked:
+            self._known[key] = None
+            return job
+        return found
+
+    def _noted(self, key: _Key | None, job: DataFrame | None) -> DataFrame | None:
+        """A job that was planned anew; None, which is noted: in this way there is none."""
+        if job is None and key is not None:
+            self._refused.add(key)
+        return job
+
+    def _key(self, way: OwnWay, frame: DataFrame, task: ShardTask) -> _Key | None:
+        """All that a job's plan depends on; None: it is made anew each time."""
+        by = self._operator.prepares_by(task.epoch)
+        if task.epoch.style != "random" or by is None:
+            return None
+        shape = PlanShape.of(frame)
+        # With a join in it, Spark may plan it in another way each time.
+        if any("Join" in kind for kind in shape.kinds):
+            return None
+        order, sorts = self._operator.order_in(task.epoch), task.sort is None
+        dealing = way.dealing if isinstance(way, ShardPins) else 0
+        return _Key(type(way), dealing, shape, by, order, sorts, task.hands_on is None)
+
+    def _template(self, key: _Key, way: OwnWay, make: Make, *, checks: bool) -> JobTemplate | None:
+        if key not in self._known:
+            if len(self._known) >= _MANY:
+                self._known.clear()
+                self._refused.clear()
+            for known in [one for one in self._known if one.way is key.way and one.dealing != key.dealing]:
+                del self._known[known]
+            schema = StructType.fromJson(json.loads(key.shape.schema))
+            try:
+                self._known[key] = JobTemplate.of(
+                    way.session,
+                    schema,
+                    make,
+                    self._publishing,
+                    takes_late_bound=self._operator.takes_late_bound,
+                    shape=key.shape,
+                    holds=way.holds if checks else lambda _: True,
+                    beside=PIN_COLUMN if isinstance(way, ShardPins) else None,
+                )
+            except AnalysisException:  # it is for the user's session, which is found out and told where it is planned
+                self._known[key] = None
+        return self._known[key]

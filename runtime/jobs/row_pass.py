@@ -1,0 +1,270 @@
+"""A sorted pass of a deduplication or of a join whose rows tasks read by themselves, with Arrow, in place of Spark.
+
+As :mod:`.columnar_pass`: one Spark job whose tasks read Parquet files and leave runs, and the pass itself, whose tasks
+make of their part of the runs what Spark would have made of the rows (:mod:`..tasks.scan.first_rows`, :mod:`..tasks.scan.joined_rows`).  All of
+an epoch's rows are read so, or none: where something stands against one part, Spark reads all, as it does where more
+rows have come to a few neighbouring key groups than fit into memory.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from pyarrow import fs
+
+from ...errors import PlanError
+from ...state.keys.key_hash import is_hashable
+from ..catalyst.spark_plans import united
+from ..catalyst.types.arrow_functions import mapped_in_arrow
+from ..catalyst.types.arrow_types import arrow_type
+from ..jvm.partition_jobs import collected_by_partition
+from ..operators.admission import can_be_late
+from ..operators.arrival import ARRIVAL_UNKNOWN_COLUMN
+from ..operators.dedup.definition import Deduplication
+from ..operators.join.definition import StreamJoin
+from ..scan.parquet_scan import NotTakenError
+from ..scan.partial_scans import file_parts
+from ..scan.row_scans import RowScan, recognised_rows
+from ..scan.scan_plans import check_source
+from ..storage.filesystem import delete_quietly, resolve
+from ..tasks.report import REPORT_SCHEMA
+from ..tasks.scan.first_rows import first_rows
+from ..tasks.scan.joined_rows import joined_rows
+from ..tasks.scan.partial_runs import Buckets
+from ..tasks.scan.row_runs import RowRuns
+from ..tasks.scan.row_scan import RankedPart, RowScanTask, RowsReport
+from ..tasks.scan.row_work import RowWork
+from .columnar_pass import LEAST_BYTES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from ..operators.contract import EpochSpec, KeyedOperator
+    from ..spec import Settings
+
+logger = logging.getLogger(__name__)
+
+#: The number of a row's file has so many bits less.
+_MOST_FILES = 1 << 22
+
+
+def work_of(operator: KeyedOperator, frame: DataFrame, epoch: EpochSpec | None) -> RowWork:
+    """What an operator makes of rows that it reads without Spark.
+
+    Args:
+        operator: the stage's.
+        frame: its input.
+        epoch: the epoch; None: at the start, when none is known.
+
+    Raises:
+        NotTakenError: it needs Spark's rows.
+    """
+    if not operator.scans_rows:
+        raise NotTakenError(f"a stage of kind {getattr(operator, 'kind', type(operator).__name__)} needs Spark's rows")
+    types = {field.name: arrow_type(field.dataType) for field in frame.schema.fields}
+    work: RowWork
+    if isinstance(operator, Deduplication):
+        by_time = operator.has_timers and epoch is not None and epoch.in_order is not None
+        work = first_rows(operator, types, by_time=by_time, knows=ARRIVAL_UNKNOWN_COLUMN not in frame.columns)
+    else:
+        assert isinstance(operator, StreamJoin)
+        work = joined_rows(operator, epoch, types)
+    for name in work.group_columns:
+        if not is_hashable(work.type_of(0, name)):
+            raise NotTakenError(f"key {name} has type {work.type_of(0, name)}")
+    return work
+
+
+def recognise_parts(
+    operator: KeyedOperator, frames: Sequence[DataFrame], epoch: EpochSpec | None, engine: str
+) -> list[tuple[RowWork, RowScan]]:
+    """How tasks read an operator's input, part by part.
+
+    Args:
+        operator: the stage's.
+        frames: the input; each may be the union of several parts.
+        epoch: the epoch; None: at the start, when none is known.
+        engine: ``auto``, for which one part at least has to be large, or ``arrow``.
+
+    Raises:
+        NotTakenError: the input is Spark's.
+    """
+    parts = [part for rows in frames for part in united(rows)]
+    works = [work_of(operator, part, epoch) for part in parts]
+    too_small: NotTakenError | None = None
+    is_large = engine == "arrow"
+    for part in parts:
+        check_source(part)
+        try:
+            check_source(part, LEAST_BYTES)
+            is_large = True
+        except NotTakenError as error:
+            too_small = error
+    if not is_large and too_small is not None:
+        raise too_small
+    if any(work != works[0] for work in works):
+        raise NotTakenError("its inputs have columns of different types")
+    return [(work, _scan_of(work, part)) for work, part in zip(works, parts, strict=True)]
+
+
+def _scan_of(work: RowWork, frame: DataFrame) -> RowScan:
+    if work.side_column is None:
+        found = recognised_rows(frame, _wanted(work, 0), work.key_columns, lists=work.has_places)
+    else:
+        side = recognised_rows(frame, (), (), (work.side_column,)).constants[work.side_column]
+        found = recognised_rows(frame, _wanted(work, int(side)), work.key_columns, (work.side_column,))
+    for uri in found.uris[:1]:  # most often they all are alike
+        try:
+            filesystem, path = resolve(unquote(uri))
+        except (OSError, ValueError) as error:
+            raise NotTakenError(f"{uri} cannot be found without Spark: {error}") from error
+        found.scan.check(filesystem, path)
+    return found
+
+
+def _wanted(work: RowWork, side: int) -> list[str]:
+    return [name for name, _ in work.sides[side]]
+
+
+@dataclass(frozen=True)
+class ReadRows:
+    """What was read for the shards' tasks."""
+
+    runs: RowRuns
+    #: How many rows.
+    rows: int
+
+
+@dataclass(frozen=True)
+class RowPass:
+    """Reads the rows of sorted passes; the arguments are those of :class:`.ColumnarPass`."""
+
+    spark: SparkSession
+    operator: KeyedOperator
+    settings: Settings
+    filesystem: fs.FileSystem
+    folder: str
+    max_parallelism: int
+    run_id: str
+
+    def read(
+        self, inputs: Sequence[DataFrame], epoch: EpochSpec, shards: int, without: Collection[int]
+    ) -> ReadRows | None:
+        """Read an epoch's rows; None: Spark has to.
+
+        Args:
+            inputs: the rows, by input.
+            epoch: the epoch.
+            shards: how many there are.
+            without: those that nobody asks for.
+
+        Raises:
+            PlanError: a file is not what only Arrow may read (``execution.backlog.engine = arrow``).
+        """
+        engine = self.settings.backlog_engine
+        if engine == "spark" or epoch.style != "sorted" or not self.operator.scans_rows:
+            return None
+        if can_be_late(epoch.late_watermark_ms):
+            return None
+        try:
+            return self._read(inputs, epoch, Buckets(shards, self.max_parallelism), tuple(without), engine)
+        except NotTakenError as error:
+            self.discard()
+            if engine == "arrow":
+                raise PlanError(
+                    f"execution.backlog.engine = arrow cannot be had for stage {self.operator.uid}: {error};"
+                    " use auto, which leaves to Spark what is not known to be the same"
+                ) from error
+            logger.info("Spark reads for stage %s: %s", self.operator.uid, error)
+            return None
+
+    def discard(self) -> None:
+        """Remove the runs, also those of attempts that have lost."""
+        delete_quietly(self.filesystem, self.folder)
+
+    def _read(
+        self, inputs: Sequence[DataFrame], epoch: EpochSpec, buckets: Buckets, without: tuple[int, ...], engine: str
+    ) -> ReadRows:
+        parts = recognise_parts(self.operator, inputs, epoch, engine)
+        work = parts[0][0]
+        ranks = _ranks([scan for _, scan in parts]) if work.has_places else {}
+        self.discard()
+        self.filesystem.create_dir(self.folder, recursive=True)
+        paths: list[list[str]] = [[] for _ in work.sides]
+        rows = 0
+        for number, (_, scan) in enumerate(parts):
+            side = 0 if work.side_column is None else int(scan.constants[work.side_column])
+            name = f"e{epoch.epoch:08d}-{self.run_id}-{number}"
+            for report in self._reports(work, scan, side, name, buckets, without, ranks):
+                paths[side] += report.runs
+                rows += report.rows
+        runs = RowRuns(self.filesystem, tuple(map(tuple, paths)), work, buckets, self.settings.sorter_memory_bytes)
+        largest = runs.largest_bucket_bytes()
+        if largest > self.settings.sorter_memory_bytes:
+            raise NotTakenError(
+                f"{largest / 2**20:.0f} MiB of rows belong together, and sorter.memory is"
+                f" {self.settings.sorter_memory_bytes / 2**20:.0f} MiB"
+            )
+        return ReadRows(runs, rows)
+
+    def _reports(
+        self,
+        work: RowWork,
+        scan: RowScan,
+        side: int,
+        name: str,
+        buckets: Buckets,
+        without: tuple[int, ...],
+        ranks: dict[str, int],
+    ) -> list[RowsReport]:
+        """What the tasks have left that read one part's files."""
+        source, parts = file_parts(scan.uris, self.spark.sparkContext.defaultParallelism)
+        if not parts:
+            return []
+        paths = {resolve(unquote(uri))[1]: ranks.get(unquote(uri)) for uri in scan.uris}
+        task = RowScanTask(
+            scan=replace(scan.scan, places=_PLACES) if work.has_places else scan.scan,
+            condition=scan.condition,
+            columns=scan.columns,
+            work=work,
+            side=side,
+            source=source,
+            parts=tuple(_in_order([RankedPart(part, paths[part.path]) for part in some]) for some in parts),
+            target=self.filesystem,
+            folder=self.folder,
+            name=name,
+            buckets=buckets,
+            without=without,
+            memory_bytes=self.settings.sorter_memory_bytes,
+        )
+        places = mapped_in_arrow(self.spark.range(0, len(task.parts), 1, len(task.parts)), task, REPORT_SCHEMA)
+        at_once = self.settings.backlog_max_cores
+        if at_once is None:
+            rows = places.collect()
+        else:
+            rows = collected_by_partition(places, at_once, lambda: False, lambda: None)
+        reports = [RowsReport.from_bytes(bytes(row[0])) for row in rows]
+        if (why := next((report.not_taken for report in reports if report.not_taken is not None), None)) is not None:
+            raise NotTakenError(why)
+        return reports
+
+
+#: The column with the numbers of rows in their files.
+_PLACES = "__place_in_file"
+
+
+def _in_order(parts: Sequence[RankedPart]) -> tuple[RankedPart, ...]:
+    """Parts of files in the order in which their rows have arrived."""
+    return tuple(sorted(parts, key=lambda one: (one.rank or 0, one.part.path, one.part.start)))
+
+
+def _ranks(scans: Sequence[RowScan]) -> dict[str, int]:
+    """Where each file stands among all, by URI without escapes."""
+    known = [(file, uri) for scan in scans for uri, file in scan.files.items()]
+    if len({uri for _, uri in known}) < len(known) or len(known) > _MOST_FILES:
+        raise NotTakenError("a file is read twice, and its rows may come first or second")
+    return {uri: rank for rank, (_, uri) in enumerate(sorted(known))}

@@ -1,0 +1,151 @@
+"""Keeps each shard's task on the executor that has its replica.
+
+A tiny table has one row per shard, each in a partition whose place is said when it is made, and an epoch's rows are
+joined to it: Spark prefers to run the join's tasks where those partitions are.  The rows are cached, so Spark also
+knows where a partition is that could not be where it was to be.
+
+Invariants: a shard stays where it is unless its executor is lost or told to go, or others go without their share
+(:mod:`.shard_assignment`); executors are looked at before each job.
+
+With a single executor there is nothing to choose, and the join would only cost.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from ..catalyst.prepared.placed_rows import PlacedNumbers
+from ..catalyst.spark_cluster import Executors
+from ..catalyst.spark_plans import executed_text
+from ..catalyst.spark_session import PrivateSession
+from .shard_assignment import dealt
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+logger = logging.getLogger(__name__)
+
+_REDUCE_LOCALITY = "spark.shuffle.reduceLocality.enabled"
+#: The column of the shard's number.
+PIN_COLUMN = "__pin"
+
+
+class ShardPins:
+    """One placed row for each shard.
+
+    Args:
+        spark: the session whose settings hold for the input.
+        stage: its uid; stages with few shards begin with different executors.
+        parallelism: number of shards.
+    """
+
+    def __init__(self, spark: SparkSession, stage: str, parallelism: int) -> None:
+        self._stage = stage
+        self.parallelism = parallelism
+        # Adaptive execution would merge or split partitions; without it what Spark aggregates would have 200.
+        settings = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": str(parallelism)}
+        self._session = PrivateSession(spark, settings)
+        self._executors = Executors(spark)
+        self._membership: frozenset[str] = frozenset()
+        self._present: list[str] = []
+        self._rows: PlacedNumbers | None = None
+        #: Counts how often shards were dealt: what is planned for one dealing is of no use for another.
+        self.dealing = 0
+
+    @staticmethod
+    def are_possible(spark: SparkSession) -> bool:
+        """True if there may be executors to choose from, and Spark lets the pins choose.
+
+        In local mode there is only the driver.  Unless told otherwise Spark also prefers the executors that hold most
+        of a task's shuffled input, which are any; the session cannot tell it, only the application's configuration.
+        """
+        if re.match(r"local($|\[)", str(spark.sparkContext.master)):
+            return False
+        if spark.sparkContext.getConf().get(_REDUCE_LOCALITY, "true").lower() == "false":
+            return True
+        logger.warning(
+            "shards move between executors in every epoch and must be restored: start Spark with %s=false, so that"
+            " mixedmode can keep them in place",
+            _REDUCE_LOCALITY,
+        )
+        return False
+
+    def have_choice(self) -> bool:
+        """Whether there are executors to choose from now; shards are dealt anew if others are there than before.
+
+        By one thread at a time.
+        """
+        membership, expected = self._executors.membership()
+        if membership != self._membership:
+            before, self._present = self._present, self._executors.places()
+            # One that has just come may not be given tasks yet: it is looked for again next time.
+            self._membership = membership if len(self._present) == expected else frozenset()
+            if len(self._present) > 1 and self._present != before:
+                self._deal()
+        return len(self._present) > 1 and self._rows is not None
+
+    @property
+    def session(self) -> SparkSession:
+        """Where rows are planned."""
+        return self._session.session
+
+    def adopt(self, frame: DataFrame) -> DataFrame:
+        """The same rows, to be planned so that they can be joined to the pins."""
+        return self._session.adopt(frame)
+
+    def beside(self, rows: DataFrame, shard_column: str) -> DataFrame:
+        """``rows`` where the pins are; a shard without rows gets one that is null in every column.
+
+        Args:
+            rows: made of an adopted frame, distributed with ``repartitionById(parallelism, shard_column)``.
+            shard_column: the column of the shard's number; the result has it no longer.
+        """
+        joined = self._placed.hint("shuffle_hash").join(rows, F.col(PIN_COLUMN) == F.col(shard_column), "left")
+        return joined.drop(PIN_COLUMN, shard_column)
+
+    def of(self, shards: Collection[int]) -> DataFrame:
+        """The pins of some shards; the other partitions are there, and empty."""
+        return self._placed.where(f"{PIN_COLUMN} IN ({', '.join(map(str, shards))})")
+
+    def holds(self, job: DataFrame) -> bool:
+        """True if Spark's plan leaves the pins where they are: there is no exchange above their rows."""
+        above, found, _ = executed_text(job).partition(f"ExistingRDD[{PIN_COLUMN}#")
+        return bool(found) and "Exchange" not in above
+
+    def close(self) -> None:
+        """Let go of the cached rows."""
+        rows, self._rows = self._rows, None
+        if rows is not None:
+            rows.close()
+
+    @property
+    def _placed(self) -> DataFrame:
+        assert self._rows is not None, "have_choice() comes first"
+        return self._rows.frame
+
+    def _deal(self) -> None:
+        """Deal the shards to the executors that there are now."""
+        before = [None] * self.parallelism if self._rows is None else self._rows.places()
+        wanted = dealt(before, self._present, self._stage)
+        if list(wanted) == before:
+            return
+        moved = [shard for shard, (place, then) in enumerate(zip(wanted, before, strict=True)) if place != then]
+        if self._rows is not None:
+            logger.info("shards %s of stage %s move; there are %d executors", moved, self._stage, len(self._present))
+        old = self._rows
+        try:
+            self._rows = PlacedNumbers.of(self._session.session, PIN_COLUMN, wanted)
+            self.dealing += 1
+            if old is not None:
+                old.close()
+        except (Py4JError, PySparkException, TypeError, ValueError) as error:  # another version of Spark
+            logger.warning(
+                "shards are not kept on their executors: Spark does not accept preferred locations: %s", error
+            )

@@ -1,0 +1,346 @@
+"""The Spark jobs of one stage: its rows prepared, in order within their shards, and through the task to its reports."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
+
+from ..catalyst.columns import quoted
+from ..catalyst.prepared.micro_batch import partitions_of
+from ..catalyst.small_inputs import is_small
+from ..catalyst.types.arrow_functions import mapped_in_arrow
+from ..operators.arrival import arrival_columns
+from ..operators.contract import EpochSpec, KeyedOperator
+from ..operators.emission import emitted_schema
+from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
+from ..tasks.report import REPORT_SCHEMA
+from ..tasks.shard.publish_task import ArrowFunction, PublishTask, as_mapped, projected, published
+from ..tasks.shard.question_task import QuestionTask
+from ..tasks.shard.shard_task import ShardTask
+from ..tasks.shard.shards_in_one import InOneTask
+from .prepared_jobs import ExecutedJob, JobTemplates, OwnWay
+from .shard_placement import ShardPins
+from .shuffle import (
+    SHARD_COLUMN,
+    HashExchange,
+    InPlace,
+    JoinedInShards,
+    ShardExchange,
+    exchanged_by_shard,
+    with_key_group,
+    without_shards,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from ..operators.output_transform import Tail
+
+logger = logging.getLogger(__name__)
+
+_Way = TypeVar("_Way", bound=HashExchange | InOneTask | InPlace | JoinedInShards | ShardExchange | ShardPins)
+
+
+@dataclass
+class StageJobs:
+    """Plans the jobs of a stage's epochs, and remembers how rows have come to their shards.
+
+    Args:
+        spark: the session.
+        operator: the stage's.
+        max_parallelism: number of key groups.
+        feeds_a_stage: whether the rows go to another stage.
+        tail: what is done to the rows before they are staged; None: nothing.
+    """
+
+    spark: SparkSession
+    operator: KeyedOperator
+    max_parallelism: int
+    feeds_a_stage: bool
+    tail: Tail | None
+
+    def __post_init__(self) -> None:
+        #: By the style of epochs.
+        self._hash_exchanges: dict[str, HashExchange] = {}
+        self._in_place: InPlace | None = None
+        self._in_one: InOneTask | None = None
+        self._joined: JoinedInShards | None = None
+        self._shard_exchange: ShardExchange | None = None
+        self._templates = JobTemplates(self.operator, self.publishing)
+        #: Styles of epochs whose rows Spark does not leave in place.
+        self._moved: set[str] = set()
+        #: Spark has brought rows to other partitions than its plan said.
+        self._misplaced = False
+        #: Rows of the last epoch of the stream; None: not known.
+        self._rows: int | None = None
+
+    @property
+    def row_schema(self) -> StructType:
+        """Columns of the rows that the tasks write, as another stage is handed them."""
+        projection = self.operator.projection
+        return emitted_schema(self.operator.output_schema if projection is None else projection.row_schema)
+
+    @property
+    def hands_on(self) -> StructType | None:
+        """Columns of the rows that the tasks hand on; None: they stage them themselves."""
+        if self.operator.projection is not None:
+            schema = self.operator.projection.row_schema
+            return emitted_schema(schema) if self.feeds_a_stage else schema
+        return None if self.tail is None else self.tail.row_schema
+
+    def of_epoch(
+        self, frame: DataFrame, task: ShardTask, pins: ShardPins | None, *, in_place: bool
+    ) -> Iterator[DataFrame | ExecutedJob]:
+        """The job that brings an epoch's rows to their shards and runs the task on them.
+
+        Args:
+            frame: the rows.
+            task: works on the rows of each shard.
+            pins: where the shards' replicas are; None: anywhere.
+            in_place: the rows are in their shards already, if Spark leaves them there.
+
+        Yields:
+            Jobs with one exchange at most, if Spark allows it; the next one is for when Spark has not done what its
+            plan said.
+        """
+        parallelism, without = len(task.lineages), {shard for shard, _ in task.finished}
+        own_session = self._has_own_session(task)
+        if pins is not None and task.epoch.style == "random" and own_session:
+            job = self._planned_once(pins, frame, task, lambda rows: self.beside_pins(pins, rows, task))
+            if job is not None:
+                yield job
+        if own_session and not without and not in_place and pins is None and self._fits_one_task(frame, task):
+            one = self._in_one = self._in_one or InOneTask(self.spark)
+            whole = replace(task, in_one=True)
+            once = self._planned_once(one, frame, whole, lambda rows: self._adopted(rows.coalesce(1), whole))
+            if once is not None:
+                yield once
+        way: HashExchange | InPlace | None = None
+        if own_session and in_place and task.epoch.style not in self._moved:
+            way = self._in_place = self._in_place or InPlace(self.spark, parallelism)
+        # Shards that are not wanted can be left out before the exchange only if the exchange is by shard.
+        elif own_session and not without and HashExchange.is_possible(self.operator, self.max_parallelism, parallelism):
+            way = self._hash_exchange(task.epoch.style, parallelism)
+        if way is not None and not self._misplaced:
+            placed = replace(task, shards=way.shards)
+            once = self._planned_once(way, frame, placed, lambda rows: self._adopted(rows, placed))
+            if once is not None:
+                yield once
+            elif way is self._in_place:
+                logger.info("Spark moves the rows of stage %s to their shards", self.operator.uid)
+                self._moved.add(task.epoch.style)
+                yield from self.of_epoch(frame, task, None, in_place=False)
+                return
+
+        def exchanged(rows: DataFrame) -> DataFrame:
+            return self.in_shards(rows, task, by_hash=False)
+
+        # What is planned once is for all shards.
+        can_share = own_session and not without and task.epoch.style == "random"
+        if can_share and self.operator.prepares_by(task.epoch) is not None:
+            self._shard_exchange = self._shard_exchange or ShardExchange(self.spark)
+            once = self._planned_once(self._shard_exchange, frame, task, exchanged)
+            if once is not None:
+                yield once
+        yield self._job(exchanged(frame), task)
+
+    def of_first_pass(self, frame: DataFrame, task: ShardTask, *, counts: bool) -> Iterator[DataFrame]:
+        """The job of a pass in which Spark alone does most (``KeyedOperator.first_pass``).
+
+        Args:
+            frame: the rows.
+            task: works on what Spark makes of them for each shard.
+            counts: whether Spark is to count them on the way.
+
+        Yields:
+            As :meth:`of_epoch`.
+        """
+        parallelism, without = len(task.lineages), {shard for shard, _ in task.finished}
+
+        def keyed(rows: DataFrame) -> DataFrame:
+            return with_key_group(rows, self.operator, self.max_parallelism)
+
+        def wanted(rows: DataFrame) -> DataFrame:
+            return without_shards(rows, self.operator, self.max_parallelism, parallelism, without)
+
+        def joined(way: JoinedInShards) -> tuple[DataFrame, ShardTask]:
+            made = self.operator.first_pass(
+                way.adopt(frame), task.epoch, lambda rows: way.spread(wanted(rows)), counted=counts
+            )
+            rows, placed = keyed(made.output), replace(task, shards=way.shards, sort=None)
+            if made.rows is not None:
+                rows = rows.union(self._in_order(way.spread(keyed(wanted(made.rows))), placed))
+            return rows, placed
+
+        if self._has_own_session(task) and JoinedInShards.is_possible(self.operator, self.max_parallelism, parallelism):
+            self._joined = self._joined or JoinedInShards(self.spark, self.operator, parallelism)
+            job = None if self._misplaced else self._planned(joined, self._joined)
+            if job is not None:
+                yield job
+            else:
+                logger.info("Spark moves what it has joined for stage %s to its shards", self.operator.uid)
+        made = self.operator.first_pass(frame, task.epoch, wanted, counted=counts)
+        rows = made.output if made.rows is None else made.output.union(made.rows)
+        rows = exchanged_by_shard(keyed(rows), self.max_parallelism, parallelism, without=without)
+        yield self._job(self._in_order(rows, task), task)
+
+    def in_shards(self, rows: DataFrame, task: ShardTask, *, by_hash: bool) -> DataFrame:
+        """Rows in their shards, in order.
+
+        Args:
+            rows: the input.
+            task: works on them.
+            by_hash: they stay where Spark's aggregation by key puts them (:class:`.shuffle.HashExchange`).
+        """
+        rows = self._prepared(rows, task.epoch)
+        if not by_hash:
+            without = {shard for shard, _ in task.finished}
+            rows = exchanged_by_shard(rows, self.max_parallelism, len(task.lineages), without=without)
+        return self._in_order(rows, task)
+
+    def beside_pins(self, pins: ShardPins, rows: DataFrame, task: ShardTask) -> DataFrame:
+        """As :meth:`in_shards`, where the shards' replicas are.
+
+        Args:
+            pins: say where that is.
+            rows: the input, of a session without adaptive execution.
+            task: works on them.
+        """
+        rows = self._prepared(rows, task.epoch)
+        rows = exchanged_by_shard(rows, self.max_parallelism, len(task.lineages), keep_shard=True)
+        return self._in_order(pins.beside(rows, SHARD_COLUMN), task)
+
+    def handed_on(self, rows: DataFrame, task: ShardTask) -> tuple[DataFrame, ShardTask]:
+        """The output of a task that hands its rows on within the job, and the task; ``rows`` are in their shards."""
+        rows, task = as_mapped(rows, task)
+        assert task.hands_on is not None
+        return projected(mapped_in_arrow(rows, task, task.hands_on), self.operator.projection, marked=True), task
+
+    def reported(self, rows: DataFrame, task: ShardTask) -> tuple[DataFrame, ShardTask]:
+        """The reports of a task, and the task; ``rows`` are in their shards."""
+        rows, task = as_mapped(rows, task)
+        return self._mapped(rows, task, task), task
+
+    def of_shards(self, places: DataFrame, task: ShardTask) -> DataFrame:
+        """The job over no rows; ``places`` has a partition for each shard."""
+        return self._mapped(places, task, _without_rows(task))
+
+    @property
+    def has_own_session(self) -> bool:
+        """Whether a job can be planned in a session of ours: Python code may need what was added to the user's."""
+        return self.tail is None or not self.tail.runs_python
+
+    def _has_own_session(self, task: ShardTask) -> bool:
+        return task.hands_on is None or self.has_own_session
+
+    def _fits_one_task(self, frame: DataFrame, task: ShardTask) -> bool:
+        """Whether all shards of an epoch are to be one task's work."""
+        # What is handed on, to another stage or to operations of Spark's, is in its shard's partition.
+        if self._misplaced or self.feeds_a_stage or task.hands_on is not None:
+            return False
+        if not InOneTask.is_possible(self.operator, len(task.lineages)):
+            return False
+        if task.epoch.style == "sorted":
+            return task.runs is None and is_small(frame)
+        return InOneTask.is_of_use(self._rows) and partitions_of(frame) == 1
+
+    def note_rows(self, rows: int) -> None:
+        """An epoch of the stream has had so many."""
+        self._rows = rows
+
+    def _hash_exchange(self, style: str, parallelism: int) -> HashExchange:
+        if style not in self._hash_exchanges:
+            many_rows = style == "sorted"
+            self._hash_exchanges[style] = HashExchange(self.spark, self.operator, parallelism, many_rows=many_rows)
+        return self._hash_exchanges[style]
+
+    def note_misplaced(self, error: BaseException) -> None:
+        """From now on rows are moved to their shards by what decides the shard; ``error``: why."""
+        logger.warning("from now on rows are moved to their shards by a shuffle of their own: %s", error)
+        self._misplaced = True
+
+    def _planned_once(
+        self, way: OwnWay, frame: DataFrame, task: ShardTask, make: Callable[[DataFrame], DataFrame]
+    ) -> DataFrame | ExecutedJob | None:
+        """As :meth:`_planned`, and of the stream's epochs by a plan that is made once for all that look alike.
+
+        Args:
+            way: how rows come to their shards.
+            frame: the input.
+            task: works on the rows of each shard.
+            make: prepares an input that the way has adopted, and brings it to its shards.
+        """
+
+        def job(rows: DataFrame) -> tuple[DataFrame, ShardTask]:
+            return self.reported(make(rows), task)
+
+        def anew() -> DataFrame | None:
+            return self._planned(lambda way: (make(way.adopt(frame)), task), way)
+
+        # What follows the stage may have exchanges of its own, below a join; where a template has a tail, it has none.
+        return self._templates.job(way, frame, task, job, anew, checks=self.tail is None)
+
+    def _planned(self, make: Callable[[_Way], tuple[DataFrame, ShardTask]], way: _Way) -> DataFrame | None:
+        """A job in a session of our own, if that works and its plan is as expected."""
+        try:
+            rows, task = make(way)
+            job = self._job(rows, task)
+            # What follows the stage may have exchanges of its own, below a join.
+            alone = job if self.tail is None else self._job(rows, replace(task, hands_on=None))
+            return job if way.holds(alone) else None
+        except AnalysisException as error:
+            # The job's keys or aggregates name functions or variables of the user's session; there they are known.
+            logger.info("rows are moved to their shards in the user's session: %s", error)
+            return None
+
+    def _adopted(self, frame: DataFrame, task: ShardTask) -> DataFrame:
+        return self._in_order(self._prepared(frame, task.epoch), task)
+
+    def _prepared(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
+        return with_key_group(self.operator.prepare(frame, epoch), self.operator, self.max_parallelism)
+
+    def _in_order(self, rows: DataFrame, task: ShardTask) -> DataFrame:
+        """Rows of shards sorted by Spark, unless the task does it."""
+        if task.sort is not None:
+            return rows
+        columns = (KEY_GROUP_COLUMN, *self.operator.key_columns, *self.operator.order_in(task.epoch))
+        arrival = arrival_columns(rows.columns) if self.operator.keeps_arrival else ()
+        rows = rows.sortWithinPartitions(*[F.col(quoted(name)) for name in (*columns, *arrival)])
+        return rows.drop(*arrival) if arrival else rows
+
+    def _job(self, rows: DataFrame, task: ShardTask) -> DataFrame:
+        asked = self.operator.asks_about(rows)
+        if asked is not None:
+            rows = self.operator.answered(mapped_in_arrow(rows, QuestionTask(task), asked))
+            task = replace(task, sort=None)
+        rows, task = as_mapped(rows, task)
+        return self._mapped(rows, task, task)
+
+    def _mapped(self, rows: DataFrame, task: ShardTask, function: ArrowFunction) -> DataFrame:
+        """The reports of ``function``, which runs the task."""
+        if task.hands_on is None:
+            return mapped_in_arrow(rows, function, REPORT_SCHEMA)
+        handed_on = mapped_in_arrow(rows, function, task.hands_on)
+        return published(handed_on, self.operator.projection, self.tail, self.publishing(task))
+
+    def publishing(self, task: ShardTask) -> PublishTask:
+        """What stages the rows that a task hands on."""
+        schema = self.operator.output_schema if self.tail is None else self.tail.schema
+        # It stages rows: it runs no operator and reads no state, and events are of one epoch.
+        task = replace(task, operator=b"", lineages=task.lineages.emptied(), inboxes=())
+        return PublishTask(task, emitted_schema(schema) if self.feeds_a_stage else schema)
+
+
+def _without_rows(task: ShardTask):  # type: ignore[no-untyped-def]
+    def run(batches):  # type: ignore[no-untyped-def]
+        for _ in batches:
+            pass
+        yield from task(iter(()))
+
+    return run

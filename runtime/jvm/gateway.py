@@ -1,0 +1,99 @@
+"""The one way into the JVM of a classic session; only the modules beside this one go it.
+
+The rooms above ask questions: of plans (:mod:`..catalyst.spark_plans`), expressions (:mod:`..catalyst.spark_expressions`), types and tables
+(:mod:`..spark_io.spark_tables`), formats (:mod:`..spark_io.spark_formats`), paths (:mod:`..storage.spark_paths`), settings and sessions
+(:mod:`..catalyst.spark_session`), executors (:mod:`..catalyst.spark_cluster`).  A session of another kind needs another answer to each of
+these questions and nothing else; what it cannot answer it says it does not know.
+
+Every use of the gateway is a round trip, and so is every step from a package to a package in it: classes are asked for
+by their whole names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from py4j.java_gateway import JavaClass, is_instance_of  # type: ignore[import-untyped]
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+#: Classes that have been asked for, by Py4J's view of the JVM.
+_CLASSES: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
+
+
+def java_class(spark: SparkSession, name: str) -> Any:
+    """A class, or a Scala object's static side, by its whole name."""
+    view: Any = spark._jvm
+    known = _CLASSES.setdefault(view, {})
+    if name not in known:
+        found = getattr(view, name)
+        if not isinstance(found, JavaClass):  # it is not there, and may be one day
+            return found
+        known[name] = found
+    return known[name]
+
+
+def java_session(spark: SparkSession) -> Any:
+    """The session's own object."""
+    return spark._jsparkSession
+
+
+def session_state(spark: SparkSession) -> Any:
+    """Parser, analyzer, catalogs and settings of the session."""
+    return java_session(spark).sessionState()
+
+
+def query_execution(frame: DataFrame) -> Any:
+    """A frame's plans in all their stages."""
+    return frame._jdf.queryExecution()
+
+
+def logical_plan(frame: DataFrame) -> Any:
+    """A frame's logical plan, resolved; it is there already."""
+    return frame._jdf.logicalPlan()
+
+
+def java_type(spark: SparkSession, data_type: DataType) -> Any:
+    """A type, or a schema."""
+    return java_class(spark, "org.apache.spark.sql.types.DataType").fromJson(data_type.json())
+
+
+def scala_sequence(spark: SparkSession, members: Iterable[Any]) -> Any:
+    """A Scala sequence."""
+    return java_class(spark, "org.apache.spark.api.python.PythonUtils").toSeq(list(members))
+
+
+def scala_map(spark: SparkSession, entries: Mapping[str, str]) -> Any:
+    """A Scala map."""
+    return java_class(spark, "org.apache.spark.api.python.PythonUtils").toScalaMap(dict(entries))
+
+
+def java_array(spark: SparkSession, members: Sequence[Any]) -> Any:
+    """An array of Java objects."""
+    gateway: Any = spark.sparkContext._gateway
+    array = gateway.new_array(java_class(spark, "java.lang.Object"), len(members))
+    for at, member in enumerate(members):
+        array[at] = member
+    return array
+
+
+def is_instance(spark: SparkSession, value: Any, name: str) -> bool:
+    """True if a Java object is of a class.
+
+    Args:
+        spark: the session.
+        value: the object.
+        name: whole name of the class or interface.
+    """
+    return bool(is_instance_of(spark.sparkContext._gateway, value, name))
+
+
+def new(spark: SparkSession, found: Any) -> Any:
+    """An object of a ``java.lang.Class`` that can be made of nothing."""
+    gateway: Any = spark.sparkContext._gateway
+    nothing = gateway.new_array(java_class(spark, "java.lang.Object"), 0)
+    return found.getConstructor(gateway.new_array(java_class(spark, "java.lang.Class"), 0)).newInstance(nothing)

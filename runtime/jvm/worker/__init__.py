@@ -1,0 +1,1 @@
+"""Python workers: set-up, sockets, tasks, memory."""

@@ -1,0 +1,1 @@
+"""The events of a run: what they are, how they are written and read."""

@@ -1,0 +1,361 @@
+"""What happens in a run, as frozen facts, and who is told of them.
+
+The driver says what has happened and nothing of how it is shown: words are made by those who listen.  So whatever
+follows a run (its handle's progress and lifecycle, a report) reads facts, and nobody finds out by searching texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from ....state.store.state_manifest import ShardLineage
+from ...connectors.sources.data_loss import ForgottenMessages
+from ...protocols.event_time import MIN_WATERMARK
+from ...protocols.lifecycle.events import Stop
+from ...tasks.report import ShardReport
+from .checkpoint import CheckpointReport
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
+
+# -- a run begins ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Restored:
+    """The run goes on from a checkpoint."""
+
+    checkpoint_id: int
+    epoch: int
+    #: Whether it was the end of a drain.
+    drained: bool
+
+
+@dataclass(frozen=True)
+class StateEvolved:
+    """The state that was restored has become that of another version of the job."""
+
+    change: str
+
+
+@dataclass(frozen=True)
+class MessagesLost:
+    """The live source has forgotten messages before, or while, an epoch was to read them."""
+
+    messages: ForgottenMessages
+    #: The live input.
+    source: str
+    epoch: int
+
+
+@dataclass(frozen=True)
+class FileLost:
+    """A file that was read since the last checkpoint is gone, or another one, before it is read again."""
+
+    path: str
+    #: "gone" or "changed".
+    fate: str
+    epoch: int
+
+
+@dataclass(frozen=True)
+class SeamPassed:
+    """The switch is reached: how a live input went on from its history."""
+
+    source: str
+    seam: str
+
+
+@dataclass(frozen=True)
+class LiveBegins:
+    """The live source's first position is settled."""
+
+    #: As an entry of Spark's offsets log.
+    entry: str
+
+
+@dataclass(frozen=True)
+class PhaseBegan:
+    """A phase of the plan has begun."""
+
+    kind: str
+
+
+# -- epochs ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ShardsReused:
+    """A sorted pass takes over what an earlier run had finished of it."""
+
+    finished: int
+    shards: int
+
+
+@dataclass(frozen=True)
+class BacklogMoved:
+    """A sorted pass of a stage has come further, or to its end."""
+
+    stage: str
+    #: What :meth:`..backlog.BacklogProgress.snapshot` says.
+    snapshot: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class InputTimes:
+    """How far one of the live inputs has come in event time."""
+
+    watermark_ms: int
+    #: Greatest event time; None: no row had one.
+    max_event_time_ms: int | None
+    #: Whether it does not hold the others' watermark back.
+    is_idle: bool
+
+
+@dataclass(frozen=True)
+class SourceSeen:
+    """A source after an epoch."""
+
+    name: str
+    is_backlog: bool
+    finished: bool
+    #: None: it is no live input.
+    times: InputTimes | None
+
+
+@dataclass(frozen=True)
+class StageEpoch:
+    """What one keyed stage did in an epoch."""
+
+    uid: str
+    #: Of the shards that took part.
+    reports: tuple[ShardReport, ...]
+    #: Of all shards, after the epoch.
+    lineages: tuple[ShardLineage, ...]
+    #: Whether its input is the job's.
+    reads_sources: bool = True
+    #: Whether its output is the job's.
+    is_last: bool = True
+    #: What it has fired up to.
+    fired_ms: int = MIN_WATERMARK
+    #: False: it is the one stage of a job without state.
+    keeps_state: bool = True
+
+
+@dataclass(frozen=True)
+class EpochApplied:
+    """An epoch has succeeded and is part of the job's state."""
+
+    job_id: str
+    epoch: int
+    #: "sorted" (one key at a time) or "random".
+    style: Literal["sorted", "random"]
+    #: Kind of the phase it belongs to.
+    phase: str
+    elapsed_s: float
+    #: After the epoch.
+    watermark_ms: int
+    #: Greatest event time so far; None: no row had one.
+    max_event_time_ms: int | None
+    sources: tuple[SourceSeen, ...]
+    #: In topological order.
+    stages: tuple[StageEpoch, ...]
+    #: Numbers of events; None: the job has no coordinator.
+    coordinator: Mapping[str, int] | None = None
+    #: What was observed of rows on their way, by name.
+    observed: Mapping[str, Row] = field(default_factory=dict)
+
+    @property
+    def is_backlog(self) -> bool:
+        """Whether any source is in backlog after it."""
+        return any(source.is_backlog for source in self.sources)
+
+
+@dataclass(frozen=True)
+class OffsetsRead:
+    """What a micro-batch holds of one source, in the source's own terms; None: it has not said."""
+
+    start: Any
+    end: Any
+    #: The newest that the source had when the micro-batch was planned.
+    latest: Any
+    #: What else the source says.
+    metrics: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class OffsetsKnown:
+    """It is known what an epoch's micro-batch holds."""
+
+    epoch: int
+    #: By live input.
+    sources: Mapping[str, OffsetsRead]
+
+
+@dataclass(frozen=True)
+class WholeResultObserved:
+    """The whole result after the last epoch has been staged, and observed on its way."""
+
+    observed: Mapping[str, Row]
+
+
+@dataclass(frozen=True)
+class RowsDelivered:
+    """The last epoch's rows have been shown by a sink that shows them at once."""
+
+    elapsed_s: float
+
+
+@dataclass(frozen=True)
+class SourceChanged:
+    """A source's isBacklog has changed."""
+
+    source: str
+    is_backlog: bool
+    #: The last epoch before.
+    epoch: int
+    reason: str
+
+
+# -- checkpoints and savepoints ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CheckpointCompleted:
+    """A checkpoint is complete, and its output committed."""
+
+    report: CheckpointReport
+
+
+@dataclass(frozen=True)
+class CheckpointFailed:
+    """A checkpoint has come to nothing."""
+
+    checkpoint_id: int
+    trigger: str
+    #: ``declined``: a task does not take part.  ``aborted``: what it was taken for has ended.
+    outcome: Literal["failed", "declined", "aborted"]
+    error: BaseException
+    #: Whether the job goes on.
+    is_tolerated: bool
+    #: How many have failed in a row.
+    in_a_row: int = 1
+
+
+@dataclass(frozen=True)
+class SavepointWritten:
+    """A savepoint is complete."""
+
+    path: str
+    #: Whether it is the one that an earlier run was asked to stop with.
+    by_recovery: bool = False
+
+
+# -- the end -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class InputEnded:
+    """All sources have ended: MAX_WATERMARK."""
+
+
+@dataclass(frozen=True)
+class RunFinished:
+    """The job has reached the end of its input."""
+
+    #: The final one; None: an earlier run had reached the end.
+    checkpoint_id: int | None
+
+
+@dataclass(frozen=True)
+class RunStopped:
+    """Somebody has stopped the run (not told of a live one that ends with an ordinary checkpoint)."""
+
+    #: Which savepoint it was stopped with; None: without one.
+    savepoint: Stop | None = None
+    #: Without one: whether an epoch was cancelled for it.
+    inside_epoch: bool = False
+
+
+@dataclass(frozen=True)
+class RunPaused:
+    """The run stands still: it begins no epoch until it is told to go on."""
+
+    #: Kind of the phase in which it does.
+    phase: str
+
+
+@dataclass(frozen=True)
+class RunResumed:
+    """The run goes on after a pause."""
+
+    #: How long it has stood still.
+    paused_ms: int
+
+
+@dataclass(frozen=True)
+class Rescaled:
+    """Stages have other numbers of shards than before."""
+
+    #: Shards by stage.
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+    #: The first checkpoint that holds the new ones; None: the run has begun so, and its first one will.
+    checkpoint_id: int | None
+
+
+@dataclass(frozen=True)
+class RunFailed:
+    """The run has ended with an error."""
+
+    error: BaseException
+
+
+Fact = (
+    Restored
+    | StateEvolved
+    | MessagesLost
+    | FileLost
+    | SeamPassed
+    | LiveBegins
+    | PhaseBegan
+    | ShardsReused
+    | BacklogMoved
+    | EpochApplied
+    | OffsetsKnown
+    | WholeResultObserved
+    | RowsDelivered
+    | SourceChanged
+    | CheckpointCompleted
+    | CheckpointFailed
+    | SavepointWritten
+    | InputEnded
+    | RunFinished
+    | RunStopped
+    | RunPaused
+    | RunResumed
+    | Rescaled
+    | RunFailed
+)
+
+
+class FactListener(Protocol):
+    """Is told what happens in a run; within this package only: others get the events of :mod:`.events`."""
+
+    def on(self, fact: Fact) -> None:
+        """Something has happened.  Called by the run's thread and by those of its sources and savepoints, so it is
+        thread-safe, and returns soon: the run waits for it."""
+
+
+class ToldTogether:
+    """Several listeners as one, each told in turn."""
+
+    def __init__(self, *listeners: FactListener) -> None:
+        self._listeners = listeners
+
+    def on(self, fact: Fact) -> None:
+        """Tell each of them."""
+        for listener in self._listeners:
+            listener.on(fact)

@@ -1,0 +1,1 @@
+"""The rows of a join that wait for partners, as state."""

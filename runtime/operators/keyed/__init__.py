@@ -1,0 +1,1 @@
+"""What keyed operators share: a shard's rows cut into keys."""

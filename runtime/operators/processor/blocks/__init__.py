@@ -1,0 +1,1 @@
+"""``handleArrowRows``: blocks of keys as Arrow columns."""

@@ -1,0 +1,1 @@
+"""Processors over two inputs."""

@@ -1,0 +1,1 @@
+"""``transformWithStateInPandas``: rows as pandas frames."""

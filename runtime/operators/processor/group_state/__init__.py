@@ -1,0 +1,1 @@
+"""``applyInPandasWithState``: a function with a ``GroupState``."""

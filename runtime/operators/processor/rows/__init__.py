@@ -1,0 +1,1 @@
+"""Rows that a processor gets and gives, one after the other."""

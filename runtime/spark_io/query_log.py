@@ -1,0 +1,132 @@
+"""How Spark writes the log of a streaming query: offsets before each micro-batch, a commit behind it.
+
+Either way a file is written under another name and renamed.  By default Spark does it by an interface of Hadoop's that,
+without Hadoop's native library, starts some thirty processes (``chmod``, ``readlink``) for each micro-batch on a local
+disk, which takes longer than all else.  The other interface, which Spark takes where it does not find the first one,
+still starts six: for the modes of three files and of their checksum files.  Over the raw local file system that lies
+below Hadoop's own one it starts none: that one leaves modes to the process's umask, and writes no checksum files.
+:meth:`~mixedmode.runtime.checkpoints.spark_log.SparkLog.seal` writes those that recovery looks at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from py4j.java_gateway import JavaClass  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+
+from ..catalyst.spark_expressions import class_name, items
+from ..jvm.gateway import java_class, java_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+
+OPTION = "spark.sql.streaming.checkpointFileManagerClass"
+_PACKAGE = "org.apache.spark.sql.execution.streaming"
+_LOCAL = ("file:", "/")
+#: What Hadoop takes off the modes of files, and its default.
+_UMASK, _USUAL_UMASK = "fs.permissions.umask-mode", "022"
+#: Where versions of Spark have it.
+_NAMES = tuple(f"{_PACKAGE}.{place}FileSystemBasedCheckpointFileManager" for place in ("checkpointing.", ""))
+#: How long Spark may take to make a query's sources.
+_PATIENCE_MS = 10_000
+_LOCK = threading.Lock()
+#: How many queries are being started in a session with the option set by us.
+_STARTING: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()
+
+
+def started(writer: DataStreamWriter, sessions: Sequence[SparkSession], folder: str) -> StreamingQuery:
+    """A query that writes its log without other processes, if that is on a local disk; what the user has set stays.
+
+    Spark reads the option while it makes a query and its sources, and nothing of a query can say it for itself alone.
+    So it is there as long as that takes, a fraction of a second.
+
+    Args:
+        writer: starts the query.
+        sessions: the query's session, and those of its sources.
+        folder: its checkpoint folder, as a URI.
+    """
+    with ExitStack() as settings:
+        for spark in sessions:
+            settings.enter_context(without_processes(spark, folder))
+        query = writer.start()
+        with contextlib.suppress(Py4JError, PySparkException):  # one that fails at once tells so by itself
+            execution = query._jsq.streamingQuery()
+            execution.awaitInitialization(_PATIENCE_MS)
+            logs = [execution.offsetLog(), execution.commitLog()]
+            if folder.startswith(_LOCAL):
+                write_raw(sessions[0], [*logs, *_source_logs(execution)])
+    return query
+
+
+def write_raw(spark: SparkSession, logs: Sequence[Any]) -> None:
+    """Have logs written without processes and without checksum files, from now on; nothing changes for others.
+
+    Args:
+        spark: a session.
+        logs: Spark's, on a local disk.
+    """
+    settings = java_session(spark).sessionState().newHadoopConf()
+    if settings.get(_UMASK, _USUAL_UMASK) not in ("22", _USUAL_UMASK):
+        return  # Hadoop is to set other modes than a process does by itself
+    raw = java_class(spark, "org.apache.hadoop.fs.FileSystem").getLocal(settings).getRaw()
+    for log in logs:
+        manager = log.fileManager()
+        kind = manager.getClass()
+        if kind.getName() in _NAMES:
+            field = kind.getDeclaredField("fs")
+            field.setAccessible(True)
+            field.set(manager, raw)
+
+
+def _source_logs(execution: Any) -> list[Any]:
+    """What a query's file sources write down of what they have read."""
+    found = []
+    for source in items(execution.sources()):
+        if class_name(source) == "FileStreamSource":
+            field = source.getClass().getDeclaredField("metadataLog")
+            field.setAccessible(True)
+            found.append(field.get(source))
+    return found
+
+
+@contextmanager
+def without_processes(spark: SparkSession, folder: str) -> Iterator[None]:
+    """Queries that are started meanwhile, and have made their sources, write such a log; nothing changes where
+    ``folder`` is not on a local disk."""
+    name = _class_name(spark) if folder.startswith(_LOCAL) else None
+    if name is None or not _begin(spark, name):
+        yield
+        return
+    try:
+        yield
+    finally:
+        _end(spark)
+
+
+def _begin(spark: SparkSession, name: str) -> bool:
+    with _LOCK:
+        count = _STARTING.get(spark, 0)
+        if count == 0 and spark.conf.get(OPTION, None) is not None:
+            return False
+        spark.conf.set(OPTION, name)
+        _STARTING[spark] = count + 1
+        return True
+
+
+def _end(spark: SparkSession) -> None:
+    with _LOCK:
+        _STARTING[spark] -= 1
+        if not _STARTING[spark]:
+            spark.conf.unset(OPTION)
+
+
+def _class_name(spark: SparkSession) -> str | None:
+    return next((name for name in _NAMES if isinstance(java_class(spark, name), JavaClass)), None)

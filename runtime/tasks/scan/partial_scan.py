@@ -1,0 +1,283 @@
+"""The task that scans Parquet files and aggregates them in place of Spark, and leaves runs for the shards' tasks."""
+
+from __future__ import annotations
+
+import json
+import math
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import fs
+from pyspark import TaskContext
+
+from ....state.keys.key_hash import key_groups
+from ...jvm.worker.worker_tasks import task_begins
+from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
+from ...scan.expressions.long_expressions import computed
+from ...scan.parquet_scan import FilePart, NotTakenError
+from ...scan.partial_calls import Sums, aggregated, of_each_row
+from ...scan.partial_scans import PartialScan, ScanKey
+from ...support.failpoints import failpoint
+from ..progress import ScanProgress
+from ..report import report_batch
+from .partial_runs import Buckets, in_order_of_groups, write_run
+from .partial_sort import RowsToSort
+
+#: Partial aggregates of a chunk are worth another look if there are so many rows for each.
+_WORTH_MERGING = 4
+#: About so many rows for each key of all that a task reads are worth aggregating before they go to their shards.
+_WORTH_AGGREGATING = 1.5
+#: So many rows are enough to guess that.
+_SAMPLE = 1 << 16
+
+
+@dataclass(frozen=True)
+class ScanReport:
+    """What an attempt has left, or why it has not."""
+
+    runs: tuple[str, ...] = ()
+    #: How far sums can go, by column.
+    bounds: tuple[tuple[str, int], ...] = ()
+    not_taken: str | None = None
+
+    def to_bytes(self) -> bytes:
+        return json.dumps([self.runs, self.bounds, self.not_taken]).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> ScanReport:
+        runs, bounds, not_taken = json.loads(data)
+        return cls(tuple(runs), tuple((name, bound) for name, bound in bounds), not_taken)
+
+
+@dataclass(frozen=True)
+class PartialScanTask:
+    """The function handed to ``mapInArrow``.
+
+    Args:
+        partials: what to compute.
+        source: where the files are.
+        parts: by partition.
+        target: where runs go.
+        folder: their folder there.
+        name: begins the names of all runs of the pass.
+        schema: of a run, key group first.
+        group_columns: the key columns that decide the key group.
+        buckets: how runs are dealt.
+        without: shards that nobody asks for.
+        memory_bytes: for partial aggregates that are not written yet.
+        progress_folder: in the target's file system, where tasks report how far they are; None: they do not.
+        whole_bytes: of all scans of the pass, of which this one's tasks tell their part.
+    """
+
+    partials: PartialScan
+    source: fs.FileSystem
+    parts: tuple[tuple[FilePart, ...], ...]
+    target: fs.FileSystem
+    folder: str
+    name: str
+    schema: pa.Schema
+    group_columns: tuple[str, ...]
+    buckets: Buckets
+    without: tuple[int, ...]
+    memory_bytes: int
+    progress_folder: str | None = None
+    whole_bytes: int = 1
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task_begins()
+        for _ in batches:
+            pass
+        context = TaskContext.get()
+        assert context is not None, "a scan runs only inside a Spark task"
+        attempt = f"{self.name}-{context.partitionId():06d}-{context.taskAttemptId()}-{uuid.uuid4().hex[:8]}"
+        try:
+            report = self.scanned(self.parts[context.partitionId()], attempt, context.partitionId())
+        except NotTakenError as error:
+            report = ScanReport(not_taken=str(error))
+        yield report_batch(report.to_bytes())
+
+    @property
+    def size_bytes(self) -> int:
+        """How much all tasks read."""
+        return sum(part.end - part.start for parts in self.parts for part in parts)
+
+    def scanned(self, parts: Sequence[FilePart], attempt: str, number: int = 0) -> ScanReport:
+        """Scan some parts of files.
+
+        Args:
+            parts: them.
+            attempt: begins the names of its runs.
+            number: of the task.
+
+        Raises:
+            NotTakenError: Spark has to.
+        """
+        sums, runs = Sums(), list[str]()
+        waiting: list[pa.Table] = []
+        rows = size = 0
+        to_sort = self._to_sort()
+        progress = self._progress(number)
+        progress.write()
+        is_alone: bool | None = None  # whether most keys have one row; None: too few rows have been seen
+        for part in parts:
+            for table in self.partials.tables(self.source, part, progress.part_begins(part.end - part.start)):
+                keyed = self._keyed(table)
+                if to_sort is not None and to_sort.add(keyed, sums):
+                    if 2 * to_sort.size > self.memory_bytes:
+                        runs.append(self._written(to_sort.taken(self.schema), f"{attempt}-{len(runs)}"))
+                        progress.written()
+                    continue
+                if is_alone:
+                    found = of_each_row(keyed, self._plain_keys, self.partials.calls, sums)
+                else:
+                    found = aggregated(keyed, self._plain_keys, self.partials.calls, sums)
+                    if is_alone is None and table.num_rows >= _SAMPLE:
+                        per_key = rows_per_key(table.num_rows, found.num_rows, self._rows(parts))
+                        is_alone = per_key < _WORTH_AGGREGATING
+                waiting.append(found)
+                rows += table.num_rows
+                size += found.nbytes
+                if 4 * size > self.memory_bytes:
+                    if is_alone and not self._are_alone(waiting):
+                        is_alone, rows = False, _WORTH_MERGING * rows
+                    waiting = self._merged(waiting, rows)
+                    size = waiting[0].nbytes
+                    rows = 0
+                    if 8 * size > self.memory_bytes:
+                        runs.append(self._written(self._by_group(waiting[0]), f"{attempt}-{len(runs)}"))
+                        progress.written()
+                        waiting, size = [], 0
+        if to_sort is not None and to_sort.size:
+            runs.append(self._written(to_sort.taken(self.schema), f"{attempt}-{len(runs)}"))
+        if waiting:
+            if is_alone and not self._are_alone(waiting):
+                rows *= _WORTH_MERGING
+            whole = self._merged(waiting, rows)[0]
+            runs.append(self._written(self._by_group(whole), f"{attempt}-{len(runs)}"))
+        progress.written()
+        failpoint("scan-before-report")
+        return ScanReport(tuple(runs), tuple(sums.bounds.items()))
+
+    def _progress(self, number: int) -> ScanProgress:
+        return ScanProgress(self.target, self.progress_folder, f"{self.name}-{number:06d}", self.whole_bytes)
+
+    def _are_alone(self, waiting: list[pa.Table]) -> bool:
+        """Whether most keys have one row, judging by rows from everywhere: files may begin with one of each key."""
+        rows = sum(table.num_rows for table in waiting)
+        step = max(1, rows // _SAMPLE)
+        keys = pa.concat_tables([table.select(self._plain_keys) for table in waiting])
+        # One row of so many each, which one by chance: keys may come back at equal distances.
+        places = np.arange(rows // step) * step + np.random.default_rng(0).integers(0, step, rows // step)
+        some = keys.take(pa.array(places))
+        found = some.group_by(self._plain_keys, use_threads=False).aggregate([])
+        return rows_per_key(some.num_rows, found.num_rows, rows) < _WORTH_AGGREGATING
+
+    def _rows(self, parts: Sequence[FilePart]) -> int:
+        """About how many rows the task reads, by the first file."""
+        first = parts[0]
+        its_bytes = max(first.end - first.start, 1)
+        return self.partials.scan.rows(self.source, first) * sum(part.end - part.start for part in parts) // its_bytes
+
+    def _to_sort(self) -> RowsToSort | None:
+        """Takes rows that are sorted at once; None: their keys are no numbers."""
+        key, *others = self.partials.keys
+        if others or key.window is not None or self.group_columns != (key.name,):
+            return None
+        return RowsToSort(key.name, self.partials.calls, self.buckets.max_parallelism)
+
+    @property
+    def _plain_keys(self) -> list[str]:
+        """Columns to group by; windows by where they start."""
+        return [key.name for key in self.partials.keys]
+
+    def _keyed(self, table: pa.Table) -> pa.Table:
+        """The rows with their keys, by their names; the aggregates' columns have theirs."""
+        columns = {f"{key.name}": self._key(key, table) for key in self.partials.keys}
+        others = {call.column for call in self.partials.calls if call.column is not None} - columns.keys()
+        clash = {call.column for call in self.partials.calls} & columns.keys()
+        for key in self.partials.keys:
+            if key.name in clash and key.column != key.name:
+                raise NotTakenError(f"key {key.name} has the name of another column that is aggregated")
+        return pa.table({**columns, **{name: table[name] for name in others}})
+
+    def _key(self, key: ScanKey, table: pa.Table) -> pa.ChunkedArray | pa.Array:
+        if key.window is None:
+            return table[key.column]
+        return pa.array(computed(key.window[0], _times(key.column, table[key.column])))
+
+    def _merged(self, waiting: list[pa.Table], rows: int) -> list[pa.Table]:
+        """One table; a key may be in it more than once if merging would not make it much smaller."""
+        whole = pa.concat_tables(waiting)
+        if len(waiting) > 1 and rows >= _WORTH_MERGING * whole.num_rows:
+            whole = aggregated(whole, self._plain_keys, self.partials.calls, Sums(), again=True)
+        return [whole.combine_chunks()]
+
+    def _by_group(self, table: pa.Table) -> pa.RecordBatch:
+        """Partial aggregates in the order of their key groups; whoever merges them sorts their keys."""
+        arrays = {column: _one(table[column]) for column in table.column_names}
+        for key in self.partials.keys:
+            if key.window is not None:
+                at = self.schema.get_field_index(key.name)
+                arrays[key.name] = self._window(key, arrays[key.name], self.schema.field(at).type)
+        groups = key_groups([arrays[name] for name in self.group_columns], self.buckets.max_parallelism, table.num_rows)
+        arrays[KEY_GROUP_COLUMN] = pa.array(groups)
+        columns = [_typed(arrays[field.name], field.type) for field in self.schema]
+        return in_order_of_groups(pa.RecordBatch.from_arrays(columns, schema=self.schema))
+
+    def _written(self, rows: pa.RecordBatch, name: str) -> str:
+        path = f"{self.folder}/{name}.run"
+        write_run(self.target, path, rows, self.buckets, self.without)
+        return path
+
+    def _window(self, key: ScanKey, starts: pa.Array, data_type: pa.StructType) -> pa.Array:
+        """Windows by where they start: the end is as Spark computes it of a time, and a start is a time of its own."""
+        assert key.window is not None
+        times = {key.column: starts.to_numpy()}
+        if not np.array_equal(computed(key.window[0], times), times[key.column]):
+            raise NotTakenError(f"windows of {key.column} do not begin where they start")
+        fields = [
+            pa.array(computed(bound, times)).view(field.type)
+            for bound, field in zip(key.window, data_type, strict=True)
+        ]
+        return pa.StructArray.from_arrays(fields, fields=list(data_type))
+
+
+def rows_per_key(rows: int, keys: int, whole: int) -> float:
+    """About how many rows of all have the same key, judging by some and as if all keys were as frequent.
+
+    Args:
+        rows: how many were looked at.
+        keys: how many keys they have.
+        whole: how many rows there are.
+    """
+    whole = max(whole, rows)
+    # Of so many keys, that many rows meet as many as were met.
+    low, high = float(keys), float(whole) * 1024
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _met(middle, rows) < keys else (low, middle)
+    return whole / max(_met(high, whole), 1.0)
+
+
+def _met(keys: float, rows: int) -> float:
+    """How many of some keys are met in rows of which each has any of them."""
+    return keys * -math.expm1(-rows / keys)
+
+
+def _times(name: str, column: pa.ChunkedArray) -> dict[str, np.ndarray]:
+    if column.null_count:
+        raise NotTakenError(f"column {name} has a null where a window needs a time")
+    return {name: _one(column).view(pa.int64()).to_numpy()}
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    found = column.combine_chunks()
+    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
+
+
+def _typed(array: pa.Array, data_type: pa.DataType) -> pa.Array:
+    return array if array.type == data_type else pc.cast(array, data_type)

@@ -1,0 +1,344 @@
+"""The code that runs inside a Spark task: one shard, one epoch, one attempt.
+
+Invariants:
+- An attempt changes nothing that another attempt can see.  It reads the replica of the shard's committed lineage and
+  writes new files whose names contain its run id and task attempt id; it returns their names in its report.
+- Whoever collects the job's result sees exactly one report per shard, that of the successful attempt; the driver
+  appends the files named there to the lineage.  Files of all other attempts are garbage.
+- Nothing here depends on the process: a replica found in the process is used if it embodies a prefix of the lineage,
+  and rebuilt from the files otherwise.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import fs
+from pyspark import TaskContext, cloudpickle
+from pyspark.sql.types import StructType
+
+from ....errors import MisplacedRowsError
+from ....sorter import ExternalSorter
+from ....state.keys.keygroups import KeyGroupRange, bit_reversed, is_power_of_two
+from ....state.store.local_copy import ShardReplica, process_cache
+from ....state.store.local_folder import local_root
+from ....state.store.log import LogWriter
+from ....state.store.packed_manifests import PackedLineages
+from ....state.store.sst import SstWriter
+from ...connectors.output_place import AttemptOutput, OutputPlace
+from ...connectors.staging import in_partition
+from ...jvm.worker.worker_tasks import task_begins
+from ...operators.contract import EpochSpec, KeyedOperator, ShardContext, ShardCounters
+from ...operators.emission import emitted_schema
+from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
+from ...protocols.operator_events.task_events import ShardInbox, TaskEvents
+from ...storage.checksummed import seal
+from ...storage.filesystem import write_atomically
+from ...support.failpoints import failpoint
+from ..local_report import leave_report
+from ..progress import TaskProgress
+from ..report import NO_SHARD, REPORT_SUFFIX, ShardReport, report_batch
+from ..report_accumulator import Teller
+from ..scan.partial_runs import PartialRuns
+from ..scan.row_runs import RowRuns
+from .input_times import InputTimes
+from .meter import TaskMeter
+from .pass_pause import PauseMarker
+from .row_spool import RowSpool
+from .shards_in_one import ShardSlices
+from .task_sorter import SortPlan, sorted_here
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """The function handed to ``mapInArrow``; carries everything a task needs and nothing of the driver's process."""
+
+    job_id: str
+    run_id: str
+    epoch: EpochSpec
+    #: The pickled KeyedOperator: unpickled once per process.
+    operator: bytes
+    #: Committed state of every shard before this epoch, by shard.
+    lineages: PackedLineages
+    #: Partition number -> shard, or ``NO_SHARD`` for a partition that is nobody's; those of one partition if all are
+    #: ``in_one``.
+    shards: tuple[int, ...]
+    state_filesystem: fs.FileSystem
+    state_pool: str
+    output: OutputPlace
+    local_dir: str | None
+    cache_bytes: int
+    sort: SortPlan | None = None
+    #: Folder for live progress of a sorted pass; None: no live progress.
+    progress_folder: str | None = None
+    #: Reports of shards that an earlier run of the same pinned pass has finished, by shard.
+    finished: tuple[tuple[int, bytes], ...] = ()
+    #: Where finished attempts leave their reports for a restarted driver; None: nowhere.
+    report_folder: str | None = None
+    #: Names that the columns get back in the task; None: they have them.
+    columns: tuple[str, ...] | None = None
+    #: What goes to shards besides the epoch, for those that there is something for.
+    inboxes: tuple[tuple[int, ShardInbox], ...] = ()
+    #: Columns of the rows that are handed on to another function of the same Spark task, which stages them and reports;
+    #: None: they are staged here.
+    hands_on: StructType | None = None
+    #: True if the output goes to another stage: each row with the watermark at which it is emitted.
+    feeds_a_stage: bool = False
+    #: Tells of what hands its rows on to the next stage; None: they stay in this Spark task.
+    teller: Teller | None = None
+    #: Column of the event times whose greatest is reported by input; None: nobody needs to know.
+    input_times: str | None = None
+    #: Partial aggregates that come from files, in order, besides the rows, or what is made of all rows; None: there are
+    #: none.
+    runs: PartialRuns | RowRuns | None = None
+    #: Tells that no shard is to be begun; None: nobody does.
+    pause: PauseMarker | None = None
+    #: The one partition has the rows of all shards, sorted, and they are worked on one after the other.
+    in_one: bool = False
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None, "a shard task runs only inside a Spark task"
+        if self.in_one:
+            if self.pause is not None and self.pause.is_there:
+                return
+            task_begins()
+            yield from self._all(self._named(batches), context.taskAttemptId())
+            return
+        shard = self.shards[context.partitionId()]
+        if shard == NO_SHARD:
+            return
+        task_begins()
+        stored = self.stored_report(shard)
+        if stored is not None:
+            for _ in batches:
+                pass
+            if self.hands_on is None:
+                yield report_batch(stored)
+            return
+        if self.pause is not None and self.pause.is_there:
+            return  # without a report: the shard is worked on after the pause
+        attempt = _Attempt(self, shard, context.taskAttemptId(), TaskMeter())
+        attempt.begin()
+        report = self._ran(attempt, self._named(batches), attempt.meter)
+        spool = attempt.spool
+        if spool is None:
+            yield report_batch(self.published(report).to_bytes())
+        elif self.teller is not None:
+            yield from spool.hand_on()
+            self.teller.tell(self.published(replace(report, handed_on_rows=spool.rows)).to_bytes())
+        else:
+            leave_report(self.local_dir, self.report_name(context.taskAttemptId()), report.to_bytes())
+            yield from spool.hand_on()
+
+    def _named(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Rows under the names of their columns."""
+        if self.columns is None:
+            return batches
+        names = list(self.columns)
+        return (batch.rename_columns(names) for batch in batches)
+
+    def _all(self, batches: Iterator[pa.RecordBatch], task_attempt_id: int) -> Iterator[pa.RecordBatch]:
+        """The reports of all shards, which are worked on one after the other; their rows are sorted together."""
+        # There is nothing to see of a pass that is so short.
+        meter, spilled, task = TaskMeter(), 0, replace(self, sort=None, progress_folder=None)
+        attempts = [_Attempt(task, shard, task_attempt_id, meter) for shard in sorted(self.shards)]
+        for attempt in attempts:
+            attempt.begin()  # while Spark makes the rows
+        with sorted_here(self.sort, self.local_dir, meter, meter.reading(batches)) as (rows, sorter):
+            slices = ShardSlices(rows)
+            for place, attempt in enumerate(attempts):
+                if place:
+                    failpoint("task-between-shards")
+                    failpoint(f"task-between-shards-{self.epoch.style}")
+                report = self._ran(attempt, slices.of(self.lineages[attempt.shard].key_groups), None)
+                report, spilled = replace(report, spilled_bytes=_spilled(sorter) - spilled), _spilled(sorter)
+                yield report_batch(self.published(report).to_bytes())
+            slices.check_end()
+
+    def _ran(self, attempt: _Attempt, batches: Iterator[pa.RecordBatch], meter: TaskMeter | None) -> ShardReport:
+        """What an attempt at a shard has done.
+
+        Args:
+            attempt: it has begun.
+            batches: the shard's rows.
+            meter: measures how they come; None: that is done.
+        """
+        if self.runs is not None:
+            batches = self.runs.behind(batches, attempt.shard)
+        batches = checked_rows(batches, attempt.shard, self.lineages[attempt.shard].key_groups)
+        times = None if self.input_times is None else InputTimes(self.input_times)
+        rows = batches if times is None else times.reading(batches)
+        report = attempt.run(rows if meter is None else meter.reading(rows))
+        return report if times is None else replace(report, seen=times.seen)
+
+    def replica(self, shard: int) -> ShardReplica | None:
+        """A shard's committed state, in this process; None: there is none."""
+        lineage = self.lineages[shard]
+        if not lineage.files:
+            return None
+        cache = process_cache()
+        cache.retire(self.job_id, self.state_pool, len(self.lineages))
+        return cache.acquire(
+            self.job_id,
+            shard,
+            lineage,
+            self.state_filesystem,
+            self.state_pool,
+            local_root(self.local_dir),
+            self.cache_bytes,
+        )
+
+    def report_name(self, task_attempt_id: int) -> str:
+        """Name of the report of an attempt that hands its rows on; the same whatever the epoch."""
+        return f"{self.run_id}-{task_attempt_id}"
+
+    def output_name(self, attempt: str, shard: int) -> str:
+        """Name of what an attempt stages, without the file's type; to other stages it says where its rows are."""
+        shards = len(self.lineages)
+        if not self.feeds_a_stage or not is_power_of_two(shards):
+            return attempt
+        return in_partition(attempt, bit_reversed(shard, shards))
+
+    def stored_report(self, shard: int) -> bytes | None:
+        """The report of a shard that an earlier run has finished."""
+        return next((stored for done, stored in self.finished if done == shard), None)
+
+    def published(self, report: ShardReport) -> ShardReport:
+        """The last step of an attempt, when all of its files are there; returns the report."""
+        failpoint("task-before-report")
+        failpoint(f"task-before-report-{self.epoch.style}")
+        if self.report_folder is not None:
+            path = f"{self.report_folder}/{report.attempt}{REPORT_SUFFIX}"
+            write_atomically(self.state_filesystem, path, seal(report.to_bytes()))
+            failpoint("task-after-report-file")
+        return report
+
+
+def checked_rows(batches: Iterator[pa.RecordBatch], shard: int, groups: KeyGroupRange) -> Iterator[pa.RecordBatch]:
+    """The rows without those of pins; raises if one is in the wrong partition, as its key would be in two shards."""
+    for batch in batches:
+        if batch.column(KEY_GROUP_COLUMN).null_count:
+            batch = batch.filter(pc.is_valid(batch.column(KEY_GROUP_COLUMN)))
+        bounds = pc.min_max(batch.column(KEY_GROUP_COLUMN))
+        low, high = bounds["min"].as_py(), bounds["max"].as_py()
+        if low is not None and not (low in groups and high in groups):
+            raise MisplacedRowsError(
+                f"shard {shard} was given rows of the key groups {low} to {high}, but owns {groups.first} to "
+                f"{groups.last}: Spark's partitioning is not what its plan says"
+            )
+        yield batch
+
+
+@dataclass
+class _Attempt:
+    task: ShardTask
+    shard: int
+    task_attempt_id: int
+    meter: TaskMeter
+    #: The rows, if they are handed on.
+    spool: RowSpool | None = None
+    #: The committed state; None: there is none.
+    base: ShardReplica | None = None
+
+    def begin(self) -> None:
+        """Bring the state here."""
+        self._failpoint("start")
+        if self.task.lineages[self.shard].files:
+            with self.meter.restoring(process_cache()):
+                self.base = self.task.replica(self.shard)
+        self._failpoint("after-restore")
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> ShardReport:
+        """Work on the rows."""
+        task = self.task
+        operator = operator_of(task.operator)
+        lineage = task.lineages[self.shard]
+        local_dir = local_root(task.local_dir)
+        # Task attempt ids start again with each SparkContext; the run id and a random part make the name unique.
+        name = f"e{task.epoch.epoch:08d}-s{self.shard:04d}-{task.run_id}-{self.task_attempt_id}-{uuid.uuid4().hex[:8]}"
+        writer_class = SstWriter if task.epoch.style == "sorted" else LogWriter
+        writer = writer_class(task.state_filesystem, task.state_pool, local_dir, name, task.epoch.epoch)
+        output = self._output(operator, name, local_dir)
+        counters = ShardCounters()
+        events = TaskEvents(dict(task.inboxes).get(self.shard, ShardInbox()))
+        shard_context = ShardContext(
+            self.shard,
+            lineage.key_groups,
+            task.epoch,
+            self.base,
+            writer,
+            output,
+            counters,
+            events,
+            task.feeds_a_stage,
+            local_dir,
+        )
+        try:
+            with self.meter.processing():
+                spilled = self._execute(operator, shard_context, batches)
+            self._failpoint("before-publish")
+            with self.meter.publishing():
+                files = tuple(writer.finish())
+                staged = tuple(output.finish())
+        except BaseException:
+            writer.abort()
+            output.abort()
+            raise
+        durations_ms, counts = self.meter.finish()
+        return ShardReport(
+            self.shard,
+            name,
+            files,
+            staged,
+            counters,
+            durations_ms,
+            spilled,
+            counts,
+            events=tuple(events.sent),
+            own_state=events.own_state,
+            dropped_rows=output.dropped_rows,
+        )
+
+    def _failpoint(self, name: str) -> None:
+        failpoint(f"task-{name}")
+        failpoint(f"task-{name}-{self.task.epoch.style}")
+
+    def _output(self, operator: KeyedOperator, name: str, local_dir: str) -> AttemptOutput | RowSpool:
+        if self.task.hands_on is not None:
+            self.spool = RowSpool(local_dir, self.task.hands_on)
+            return self.spool
+        schema = operator.output_schema
+        schema = emitted_schema(schema) if self.task.feeds_a_stage else schema
+        return self.task.output.open(self.task.output_name(name, self.shard), schema)
+
+    def _execute(self, operator: KeyedOperator, context: ShardContext, batches: Iterator[pa.RecordBatch]) -> int:
+        """Run the operator over the rows, sorted here if Spark has not; returns the bytes that the sorter spilled."""
+        task = self.task
+        if task.progress_folder is None:
+            with sorted_here(task.sort, task.local_dir, self.meter, batches) as (rows, sorter):
+                operator.run(context, rows)
+                return _spilled(sorter)
+        attempt = str(self.task_attempt_id)
+        progress = TaskProgress(task.state_filesystem, task.progress_folder, attempt, operator.rows_column)
+        with sorted_here(task.sort, task.local_dir, self.meter, progress.reading(batches)) as (rows, sorter):
+            progress.spilled(_spilled(sorter))
+            operator.run(context, progress.processing(rows))
+            progress.write(done=True)
+            return _spilled(sorter)
+
+
+def _spilled(sorter: ExternalSorter | None) -> int:
+    return 0 if sorter is None else sorter.stats.spilled_bytes
+
+
+@lru_cache(maxsize=4)
+def operator_of(pickled: bytes) -> KeyedOperator:
+    """The operator; unpickled once per process."""
+    operator: KeyedOperator = cloudpickle.loads(pickled)
+    return operator

@@ -1,0 +1,1 @@
+"""Tasks that read, change or compact state."""

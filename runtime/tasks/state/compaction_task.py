@@ -1,0 +1,98 @@
+"""Compacts shards whose change logs have outgrown their base, in one Spark job with one task per shard.
+
+The tasks run where those of the shards' epochs do (``placement``): what is compacted is read from the shard's replica,
+and a replica that has missed the last epoch before a compaction must be built anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyarrow import fs
+from pyspark import TaskContext
+
+from ....state.keys.keys import KeyCodec
+from ....state.keys.registry import StateRegistry
+from ....state.store.compaction import StateRewrite, compact, dead_entries, rewrite
+from ....state.store.local_copy import process_cache
+from ....state.store.local_folder import local_root
+from ....state.store.packed_manifests import PackedLineages
+from ....state.store.state_manifest import CompactionKind, ShardLineage
+from ...catalyst.types.arrow_functions import mapped_in_arrow
+from ...jvm.worker.worker_tasks import task_begins
+from ...jvm.worker_errors import translate
+from ...support.failpoints import failpoint
+from ..report import NO_SHARD, REPORT_COLUMN, REPORT_SCHEMA
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class CompactionTask:
+    """What a compaction task needs; like a shard task it only writes new, attempt-private files."""
+
+    job_id: str
+    epoch: int
+    name: str
+    lineages: PackedLineages
+    #: What is due, by shard.  It was the driver that found out, so no task decides otherwise.
+    kinds: Mapping[int, CompactionKind]
+    #: Partition number -> shard, or ``NO_SHARD`` for a partition that is nobody's.
+    shards: tuple[int, ...]
+    registry: StateRegistry
+    key_schema: pa.Schema
+    filesystem: fs.FileSystem
+    pool: str
+    local_dir: str | None
+    cache_bytes: int
+    #: Processing time by which expired values are dropped.
+    now_ms: int
+    #: What becomes of the values on the way; None: they stay.
+    change: StateRewrite | None = None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task_begins()
+        for _ in batches:
+            pass
+        context = TaskContext.get()
+        assert context is not None, "compaction runs only inside a Spark task"
+        shard = self.shards[context.partitionId()]
+        if shard == NO_SHARD:
+            return
+        failpoint("compaction-start")
+        lineage = self.lineages[shard]
+        local_dir = local_root(self.local_dir)
+        replica = process_cache().acquire(
+            self.job_id, shard, lineage, self.filesystem, self.pool, local_dir, self.cache_bytes
+        )
+        failpoint("compaction-after-restore")
+        name = f"{self.name}-s{shard:04d}-{context.taskAttemptId()}"
+        where = (lineage, replica, self.filesystem, self.pool, local_dir, name)
+        if self.change is None:
+            is_dead = dead_entries(self.registry, KeyCodec(self.key_schema), self.now_ms)
+            compacted = compact(*where, kind=self.kinds[shard], is_dead=is_dead)
+        else:
+            compacted = rewrite(*where, self.change)
+        failpoint("compaction-before-report")
+        body = json.dumps({"shard": shard, "lineage": compacted.to_json()}).encode()
+        yield pa.RecordBatch.from_pydict({REPORT_COLUMN: pa.array([body], pa.binary())})
+
+
+def compact_shards(rows: DataFrame, task: CompactionTask) -> dict[int, ShardLineage]:
+    """Run the compaction in the partitions of ``rows``; returns the new lineage of each shard.
+
+    Raises:
+        CorruptStateError: a file of a shard is not as it was written.
+    """
+    try:
+        reports = mapped_in_arrow(rows, task, REPORT_SCHEMA).collect()
+    except Exception as error:
+        translated = translate(error)
+        raise translated from translated.__cause__
+    bodies = [json.loads(bytes(report[0])) for report in reports]
+    return {body["shard"]: ShardLineage.from_json(body["lineage"]) for body in bodies}

@@ -1,0 +1,207 @@
+"""How each type travels in a state value: the conversions to what MessagePack can hold, and back."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Collection
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from ...errors import StateSchemaError
+from .conversions import (
+    MisfitError,
+    bool_of,
+    bytes_of,
+    date_days,
+    days_date,
+    decimal_of,
+    delta_micros,
+    float32_of,
+    float_of,
+    int_of,
+    is_missing,
+    is_nan_decimal,
+    micros_delta,
+    micros_wall,
+    nanos_time,
+    str_of,
+    time_nanos,
+    unscaled_of,
+    wall_micros,
+)
+from .local_moments import LocalMoments
+from .row_plans import RowPlans, Wire, compiled_reader
+from .structs import StructClass, struct_values
+
+
+def wires_of(fields: Any, struct_class: StructClass) -> list[Wire]:
+    """The wires of a schema's fields."""
+    moments = LocalMoments()
+    return [_wire(field.type, field.name, struct_class, moments) for field in fields]
+
+
+def _wire(data_type: pa.DataType, name: str, struct_class: StructClass, moments: LocalMoments) -> Wire:
+    types = pa.types
+    if types.is_null(data_type):
+        return Wire(Any, _only_none)
+    if types.is_boolean(data_type):
+        return Wire(bool, bool_of, plain=bool)
+    if types.is_signed_integer(data_type):
+        return _int_wire(data_type.bit_width)
+    if types.is_float64(data_type):
+        return Wire(float, float_of, plain=float)
+    if types.is_float32(data_type):
+        return Wire(float, float32_of, exact=(float,))
+    if types.is_string(data_type) or types.is_large_string(data_type):
+        return Wire(str, str_of, plain=str)
+    if types.is_binary(data_type) or types.is_large_binary(data_type):
+        return Wire(bytes, bytes_of, plain=bytes)
+    if types.is_decimal128(data_type):
+        return _decimal_wire(data_type.precision, data_type.scale)
+    if types.is_date32(data_type):
+        return Wire(int, date_days, days_date, exact=(date,))
+    if types.is_timestamp(data_type):
+        if data_type.tz is None:
+            return Wire(int, wall_micros, micros_wall, exact=(datetime,))
+        return Wire(int, moments.micros, moments.naive, exact=(datetime,))
+    if types.is_duration(data_type):
+        return Wire(int, delta_micros, micros_delta, exact=(timedelta,))
+    if types.is_time64(data_type):
+        return Wire(int, time_nanos, nanos_time, exact=(time,))
+    if types.is_list(data_type) or types.is_large_list(data_type):
+        return _list_wire(data_type, name, struct_class, moments)
+    if types.is_map(data_type):
+        return _map_wire(data_type, name, struct_class, moments)
+    if types.is_struct(data_type):
+        return _struct_wire(data_type, name, struct_class, moments)
+    raise StateSchemaError(f"state field {name!r} has type {data_type}, which state cannot hold")
+
+
+def _only_none(value: Any) -> Any:
+    raise MisfitError("only None")
+
+
+def _int_wire(bits: int) -> Wire:
+    low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+    allowed = Annotated[int, msgspec.Meta(ge=low, le=high)]
+
+    def pack(value: Any) -> int:
+        return int_of(value, low, high)
+
+    return Wire(allowed, pack, plain=int, bounds=(low, high))
+
+
+def _decimal_wire(precision: int, scale: int) -> Wire:
+    # Digits as text: MessagePack numbers end at 64 bits.
+    def pack(value: Any) -> str | None:
+        # A Decimal that is no number is Spark's null; a float is of another type, even that which is none.
+        return None if is_nan_decimal(value) else str(unscaled_of(value, precision, scale))
+
+    def fast(value: Decimal) -> str:
+        return str(unscaled_of(value, precision, scale))  # of a NaN a misfit
+
+    return Wire(str, pack, lambda text: decimal_of(int(text), scale), exact=(Decimal,), fast=fast)
+
+
+def _nested(wire: Wire, nullable: bool) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """Both conversions of an element, with None allowed or not."""
+
+    def to_wire(value: Any) -> Any:
+        packed = None if is_missing(value) else wire.to_wire(value)
+        if packed is None and not nullable:
+            raise MisfitError("no None inside")
+        return packed
+
+    return to_wire, _optional(wire.from_wire) if wire.from_wire is not None else _same
+
+
+def _elements(wire: Wire, nullable: bool) -> Callable[[Collection[Any]], Any]:
+    """The fast conversion of many elements."""
+    bounds, convert = wire.bounds, wire.fast or wire.to_wire
+    careful, _ = _nested(wire, nullable)
+
+    def fast(values: Collection[Any]) -> Any:
+        kinds = set(map(type, values))
+        if len(kinds) == 1:
+            (kind,) = kinds
+            if kind is wire.plain:
+                if bounds is None or (bounds[0] <= min(values) and max(values) <= bounds[1]):
+                    return values
+            elif issubclass(kind, wire.exact):
+                return [convert(value) for value in values]
+        return [careful(value) for value in values]
+
+    return fast
+
+
+def _optional(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else convert(value)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _list_wire(data_type: pa.DataType, name: str, struct_class: StructClass, moments: LocalMoments) -> Wire:
+    element = data_type.value_field
+    wire = _wire(element.type, f"{name}[]", struct_class, moments)
+    to_wire, from_wire = _nested(wire, element.nullable)
+    elements = _elements(wire, element.nullable)
+
+    def pack(value: Any) -> list[Any]:
+        if isinstance(value, (np.ndarray, array)):
+            value = value.tolist()
+        if not isinstance(value, (list, tuple)):
+            raise MisfitError(f"a list of {element.type}")
+        return [to_wire(part) for part in value]
+
+    def unpack(parts: list[Any]) -> list[Any]:
+        return [from_wire(part) for part in parts]
+
+    return Wire(list, pack, None if wire.from_wire is None else unpack, exact=(list,), fast=elements)
+
+
+def _map_wire(data_type: pa.DataType, name: str, struct_class: StructClass, moments: LocalMoments) -> Wire:
+    key, item = data_type.key_field, data_type.item_field
+    key_wire = _wire(key.type, f"{name} key", struct_class, moments)
+    item_wire = _wire(item.type, f"{name} value", struct_class, moments)
+    key_to, key_from = _nested(key_wire, False)
+    item_to, item_from = _nested(item_wire, item.nullable)
+    keys, items = _elements(key_wire, False), _elements(item_wire, item.nullable)
+
+    def pack(value: Any) -> list[Any]:
+        if not isinstance(value, dict):
+            raise MisfitError(f"a dict of {key.type} to {item.type}")
+        return [(key_to(one), item_to(part)) for one, part in value.items()]
+
+    def fast(value: dict[Any, Any]) -> list[Any]:
+        return list(zip(keys(value.keys()), items(value.values()), strict=True))
+
+    def unpack(pairs: list[Any]) -> dict[Any, Any]:
+        return {key_from(one): item_from(part) for one, part in pairs}
+
+    # Pairs, not a MessagePack map: keys may be structs.
+    is_plain = key_wire.from_wire is None and item_wire.from_wire is None
+    return Wire(list, pack, dict if is_plain else unpack, exact=(dict,), fast=fast)
+
+
+def _struct_wire(data_type: pa.DataType, name: str, struct_class: StructClass, moments: LocalMoments) -> Wire:
+    fields = [data_type.field(i) for i in range(data_type.num_fields)]
+    names = [field.name for field in fields]
+    wires = [_wire(field.type, f"{name}.{field.name}", struct_class, moments) for field in fields]
+    to_wires = [_nested(wire, field.nullable)[0] for wire, field in zip(wires, fields, strict=True)]
+
+    def slowly(value: Any) -> list[Any]:
+        parts = struct_values(value, names)
+        packed = [to_wire(part) for to_wire, part in zip(to_wires, parts, strict=True)]
+        plans.learn(parts)
+        return packed
+
+    plans = RowPlans(wires, _same, slowly)
+    unpack = compiled_reader(wires, struct_class(names))
+    return Wire(list, slowly, unpack, exact=(tuple, list, dict), fast=plans.convert)

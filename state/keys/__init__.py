@@ -1,0 +1,1 @@
+"""Keys: their bytes, hashes and key groups."""

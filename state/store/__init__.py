@@ -1,0 +1,1 @@
+"""Files of the state: RocksDB, SST files, logs, and which files are a shard's state."""

@@ -1,0 +1,308 @@
+"""A shard's replica: the local RocksDB that embodies a committed lineage, and the process's cache of replicas.
+
+Invariants: between two calls of :meth:`ReplicaCache.acquire` a replica does not change, and it holds exactly what its
+lineage says; only the cache writes to it, and only by bringing in committed files.  A replica is private to its process
+and lives on local disk without a write-ahead log: if the process dies, the next one builds a new replica from the pool.
+If anything goes wrong while files are brought in, or a read finds damage, the replica is thrown away, not repaired.
+Its tables may be the pool's own files (hard links), so a read that finds damage looks there for the file to blame.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import hashlib
+import logging
+import os
+import shutil
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyarrow import fs
+from rocksdict import Cache, Rdict
+
+from ...errors import CheckpointError, CorruptStateError, MixedModeError
+from ..keys.keygroups import KeyGroupRange
+from .cursor import ReplicaCursor
+from .files import StateFile
+from .local_folder import make_private
+from .owner import own_folder, remove_folders_of_dead_processes
+from .pool import StatePool
+from .restore import Restorer
+from .rocksdb import open_database, scan, wrap
+from .state_manifest import ShardLineage
+
+logger = logging.getLogger(__name__)
+
+
+class ShardReplica:
+    """Point and range reads of one shard's committed state."""
+
+    def __init__(self, database: Rdict, folder: str, key_groups: KeyGroupRange) -> None:
+        self._database: Rdict | None = database
+        self.folder = folder
+        self.key_groups = key_groups
+        #: Raises the error of a file in the pool that is not as it was written; set by the cache.
+        self.check_pool: Callable[[], None] = lambda: None
+        #: True once a read found damage: the cache will not hand it out again.
+        self.damaged = False
+
+    @property
+    def database(self) -> Rdict:
+        """The open database; only the cache and compaction may do more than read."""
+        if self._database is None:
+            raise CheckpointError(f"the replica at {self.folder} is closed")
+        return self._database
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a stored key."""
+        try:
+            value: bytes | None = self.database.get(key)
+            return value
+        except Exception as error:
+            raise self._failed(error, "read from") from error
+
+    def multi_get(self, keys: list[bytes]) -> list[bytes | None]:
+        """The values of many stored keys; fastest when they are sorted and close together."""
+        if not keys:
+            return []
+        try:
+            values: Any = self.database.get(keys)  # type: ignore[arg-type]
+            return values
+        except Exception as error:
+            raise self._failed(error, "read from") from error
+
+    def scan(self, lower: bytes, upper: bytes, check: bool = True) -> Iterator[tuple[bytes, bytes]]:
+        """Entries with ``lower <= key < upper`` in order, as of the first ``next``; never silently short."""
+        try:
+            yield from scan(self.database, lower, upper, check)
+        except CorruptStateError as error:
+            raise self._damaged(error) from error
+
+    def cursor(self) -> ReplicaCursor:
+        """A cursor for many short range reads in ascending order."""
+        return ReplicaCursor(self.database, self._failed)
+
+    def close(self) -> None:
+        """Release the database and delete its folder.  Cursors and scans that are still alive keep the files open.
+
+        It is given up whatever happens here, and nobody who gives one up can do anything about its disk: a folder that
+        is gone, or cannot be written to any more, is no error.
+        """
+        database, self._database = self._database, None
+        if database is not None:
+            try:
+                database.close()
+            except Exception as error:
+                logger.warning("the working copy at %s was abandoned, but not closed: %s", self.folder, error)
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def is_lost(self) -> bool:
+        """True if its files are gone: what is open may still be read, but nothing can be brought in."""
+        return not os.path.isfile(f"{self.folder}/db/CURRENT")
+
+    def _failed(self, error: Exception, doing: str) -> Exception:
+        if isinstance(error, CheckpointError):
+            return error
+        wrapped = wrap(error, f"{doing} the replica at {self.folder}")
+        return self._damaged(wrapped) if isinstance(wrapped, CorruptStateError) else wrapped
+
+    def _damaged(self, error: CorruptStateError) -> CorruptStateError:
+        """What is to be said about damage that a read has found."""
+        self.damaged = True
+        try:
+            self.check_pool()
+        except CorruptStateError as blamed:
+            return blamed
+        return CorruptStateError(f"{error}. The checkpoint's files are whole, this local copy is not: start again")
+
+
+@dataclass
+class _Held:
+    """A replica in the cache with what it embodies and how to bring it on."""
+
+    replica: ShardReplica
+    restorer: Restorer
+    lineage: ShardLineage
+
+    def check_pool(self) -> None:
+        """Read the lineage's files where they come from; CorruptStateError names one that was altered."""
+        for file in self.lineage.files:
+            self.restorer.pool.check(file)
+
+
+class ReplicaCache:
+    """The replicas that a process holds open, least recently used first; call only from the process that made it."""
+
+    def __init__(self, max_open: int = 8) -> None:
+        self._max_open = max_open
+        self._held: OrderedDict[tuple[str, int, str], _Held] = OrderedDict()
+        self._blocks: Cache | None = None
+        self._roots: set[str] = set()
+        self._lock = threading.Lock()
+        #: Acquisitions that found the replica current, that had to apply files to it, and that built a new one.
+        self.hits = 0
+        self.applies = 0
+        self.rebuilds = 0
+        #: Files brought in so far, by either way.
+        self.files_brought = 0
+        self.bytes_brought = 0
+        self.evictions = 0
+
+    def acquire(
+        self,
+        job: str,
+        shard: int,
+        lineage: ShardLineage,
+        filesystem: fs.FileSystem,
+        pool: str,
+        local_root: str,
+        cache_bytes: int,
+    ) -> ShardReplica:
+        """This process's replica of a shard, holding exactly what ``lineage`` says.
+
+        If the replica embodies a beginning of the lineage (or what compaction has replaced it by), only the new files
+        are applied; otherwise it is built anew.  It stays valid until the next call for the same shard, or until
+        ``max_open`` other shards have been acquired.
+        """
+        with self._lock:
+            slot = (job, shard, pool)
+            held = self._held.pop(slot, None)
+            if held is not None:
+                held = self._brought_on(held, lineage)
+            if held is None:
+                held = self._built(job, shard, lineage, StatePool(filesystem, pool), local_root, cache_bytes)
+            held.replica.check_pool = held.check_pool
+            self._held[slot] = held
+            while len(self._held) > self._max_open:
+                _, oldest = self._held.popitem(last=False)
+                self.evictions += 1
+                oldest.replica.close()
+            return held.replica
+
+    def retire(self, job: str, pool: str, shards: int) -> None:
+        """Close what is held of shards that a stage does not have any more.
+
+        Args:
+            job: the job.
+            pool: the stage's pool.
+            shards: how many shards it has.
+        """
+        with self._lock:
+            gone = [slot for slot in self._held if (slot[0], slot[2]) == (job, pool) and slot[1] >= shards]
+            for slot in gone:
+                self._held.pop(slot).replica.close()
+
+    def _brought_on(self, held: _Held, lineage: ShardLineage) -> _Held | None:
+        unusable = held.replica.damaged or held.replica.is_lost
+        missing = None if unusable else missing_files(held.lineage, lineage)
+        if missing is None:
+            held.replica.close()
+            return None
+        if missing:
+            try:
+                held.restorer.bring(held.replica.database, lineage.key_groups, missing)
+            except BaseException:
+                held.replica.close()
+                raise
+            self.applies += 1
+            self.files_brought += len(missing)
+            self.bytes_brought += sum(file.size_bytes for file in missing)
+        else:
+            self.hits += 1
+        held.lineage = lineage
+        return held
+
+    def _built(
+        self, job: str, shard: int, lineage: ShardLineage, pool: StatePool, local_root: str, cache_bytes: int
+    ) -> _Held:
+        root = self._root(local_root)
+        if self._blocks is None:
+            self._blocks = Cache(cache_bytes)
+        self._blocks.set_capacity(cache_bytes)
+        short = hashlib.sha256(job.encode()).hexdigest()[:12]
+        folder = f"{root}/{short}-{shard}-{uuid.uuid4().hex[:8]}"
+        os.mkdir(folder, 0o700)
+        replica = ShardReplica(open_database(f"{folder}/db", self._blocks), folder, lineage.key_groups)
+        restorer = Restorer(pool, folder, self._blocks)
+        try:
+            restorer.restore(replica.database, lineage)
+        except BaseException:
+            replica.close()
+            raise
+        self.rebuilds += 1
+        self.files_brought += len(lineage.files)
+        self.bytes_brought += lineage.size_bytes
+        return _Held(replica, restorer, lineage)
+
+    def _root(self, local_root: str) -> str:
+        folder = own_folder(local_root)
+        os.makedirs(local_root, exist_ok=True)
+        make_private(folder)  # each time: it may have been taken from under us
+        if folder not in self._roots:
+            self._roots.add(folder)
+            remove_folders_of_dead_processes(local_root)
+        return folder
+
+    def close(self) -> None:
+        """Close all replicas and delete their folders."""
+        with self._lock:
+            while self._held:
+                _, held = self._held.popitem()
+                held.replica.close()
+            for root in self._roots:
+                # Only when empty: another cache of this process may use it too.
+                with contextlib.suppress(OSError):
+                    os.rmdir(root)
+            self._roots.clear()
+
+
+def missing_files(embodied: ShardLineage, wanted: ShardLineage) -> Sequence[StateFile] | None:
+    """The files that lead from one lineage to the other by appending; None if appending does not."""
+    missing = _appended(embodied, wanted)
+    # A clipped file came with re-dealing: what it holds beyond its clip must not overlay what is there.
+    return None if missing is None or any(file.clip is not None for file in missing) else missing
+
+
+def _appended(embodied: ShardLineage, wanted: ShardLineage) -> Sequence[StateFile] | None:
+    if embodied.key_groups != wanted.key_groups:
+        return None
+    count = len(embodied.files)
+    if embodied.files == wanted.files[:count]:
+        return wanted.files[count:]
+    if wanted.replaced and count >= len(wanted.replaced):
+        later = wanted.files[wanted.replaced_by :]
+        appended = count - len(wanted.replaced)
+        names = tuple(file.name for file in embodied.files)
+        if names == (*wanted.replaced, *(file.name for file in later[:appended])) and appended <= len(later):
+            return later[appended:]
+    return None
+
+
+_process_cache: tuple[int, ReplicaCache] | None = None
+#: Caches inherited through fork.  Never touched, never freed: closing a parent's RocksDB in a child can hang.
+_inherited: list[ReplicaCache] = []
+_process_lock = threading.Lock()
+
+
+def process_cache() -> ReplicaCache:
+    """The cache of this process; a forked child gets one of its own."""
+    global _process_cache
+    with _process_lock:
+        if _process_cache is None or _process_cache[0] != os.getpid():
+            if _process_cache is not None:
+                _inherited.append(_process_cache[1])
+            _process_cache = (os.getpid(), ReplicaCache())
+        return _process_cache[1]
+
+
+@atexit.register
+def _close_at_exit() -> None:
+    if _process_cache is not None and _process_cache[0] == os.getpid():
+        with contextlib.suppress(MixedModeError, OSError):
+            _process_cache[1].close()

@@ -1,0 +1,196 @@
+"""Brings committed state files into a replica's database, checking each.
+
+Tables are hard-linked next to the database and ingested (RocksDB takes the link over and never writes to it, so the
+file in the pool stays as it is); logs are applied as write batches.  A lineage that was put together from several
+shards may share files in which some key groups are stale.  Where such a stale part would hide newer data, the region is
+built in a database of its own and only its live entries are taken over.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pyarrow as pa
+from rocksdict import Cache, IngestExternalFileOptions, Rdict, SstFileWriter, WriteBatch
+
+from ...errors import CheckpointError, CorruptStateError
+from ..keys.keygroups import KeyGroupRange
+from .files import StateFile
+from .log import read_log
+from .pool import StatePool
+from .rocksdb import open_database, scan, table_options, without_log, wrap
+from .state_manifest import ShardLineage
+
+#: The first stored key of all and one beyond the last: key groups are two bytes.
+_LOWEST, _HIGHEST = b"", b"\xff\xff\xff"
+
+
+class Restorer:
+    """Brings files of one pool into the database in one local folder."""
+
+    def __init__(self, pool: StatePool, folder: str, blocks: Cache | None) -> None:
+        self.pool = pool
+        self._folder = folder
+        self._blocks = blocks
+
+    def restore(self, database: Rdict, lineage: ShardLineage) -> None:
+        """Fill an empty database with what ``lineage`` says."""
+        if _must_cut(lineage):
+            for region in _elementary_regions(lineage):
+                self._take_over(database, lineage, region)
+        else:
+            self.bring(database, lineage.key_groups, lineage.files)
+            _delete_outside(database, lineage)
+
+    def bring(self, database: Rdict, key_groups: KeyGroupRange, files: Sequence[StateFile]) -> None:
+        """Apply files, in order."""
+        for run in _runs(files):
+            if run[0].format == "sst":
+                self._ingest(database, run)
+            else:
+                self._apply_log(database, run[0], key_groups)
+
+    def _ingest(self, database: Rdict, files: Sequence[StateFile]) -> None:
+        """Ingest tables that follow each other without overlap."""
+        paths = []
+        for file in files:
+            paths.append(f"{self._folder}/{uuid.uuid4().hex}.sst")
+            self.pool.fetch(file, paths[-1])
+        options = IngestExternalFileOptions()
+        options.set_move_files(True)
+        try:
+            database.ingest_external_file(paths, options)
+        except Exception as error:
+            where = ", ".join(self.pool.path(file.name) for file in files)
+            kind = CorruptStateError if str(error).startswith("Corruption") else CheckpointError
+            raise kind(f"state file {where} cannot be read: {error}") from error
+        self._check_counts(database, files)
+
+    def _check_counts(self, database: Rdict, files: Sequence[StateFile]) -> None:
+        """Compare entry counts.  A table that compaction has taken already is not found; its checksum was right.
+
+        RocksDB does not tell what a table was ingested from, and tables of the same size may span the same keys.
+        """
+        tables: dict[tuple[int, bytes, bytes], list[tuple[int, int]]] = {}
+        for table in database.live_files():
+            counts = (table["num_entries"] - table["num_deletions"], table["num_deletions"])
+            tables.setdefault((table["size"], table["start_key"], table["end_key"]), []).append(counts)
+        for file in files:
+            found = tables.get((file.size_bytes, file.first_key, file.last_key))
+            if found is not None and (file.entries, file.tombstones) not in found:
+                raise CorruptStateError(
+                    f"state file {self.pool.path(file.name)} holds {found[0][0]} entries and {found[0][1]} tombstones, "
+                    f"its checkpoint recorded {file.entries} and {file.tombstones}"
+                )
+
+    def _apply_log(self, database: Rdict, file: StateFile, key_groups: KeyGroupRange) -> None:
+        whole = file.key_groups.first in key_groups and file.key_groups.last in key_groups
+        for batch in read_log(self.pool, file):
+            changes = _changes(batch, None if whole else key_groups)
+            try:
+                database.write(changes, without_log())
+            except Exception as error:
+                raise wrap(error, f"apply state file {file.name} to a replica") from error
+
+    def _take_over(self, database: Rdict, lineage: ShardLineage, region: KeyGroupRange) -> None:
+        """Build one region in a database of its own and take over its live entries."""
+        files = tuple(
+            replace(file, clip=None)
+            for file in lineage.files
+            if region.overlaps(file.key_groups) and (file.clip is None or region.overlaps(file.clip))
+        )
+        folder = f"{self._folder}/{uuid.uuid4().hex}"
+        os.makedirs(folder)
+        scratch = open_database(f"{folder}/db", self._blocks)
+        try:
+            Restorer(self.pool, folder, self._blocks).restore(scratch, ShardLineage(region, files))
+            path = f"{self._folder}/{uuid.uuid4().hex}.sst"
+            if _write_live(scratch, region, path):
+                options = IngestExternalFileOptions()
+                options.set_move_files(True)
+                database.ingest_external_file([path], options)
+        finally:
+            scratch.close()
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write_live(database: Rdict, region: KeyGroupRange, path: str) -> bool:
+    writer: SstFileWriter | None = None
+    for key, value in scan(database, region.lower_bound, region.upper_bound):
+        if writer is None:
+            writer = SstFileWriter(table_options())
+            writer.open(path)
+        writer[key] = value
+    if writer is None:
+        return False
+    writer.finish()
+    return True
+
+
+def _changes(batch: pa.RecordBatch, only: KeyGroupRange | None) -> WriteBatch:
+    changes = WriteBatch(raw_mode=True)
+    keys, values = batch.column(0).to_pylist(), batch.column(1).to_pylist()
+    if only is None and batch.column(1).null_count == 0:
+        deque(map(changes.__setitem__, keys, values), maxlen=0)
+        return changes
+    for key, value in zip(keys, values, strict=True):
+        if only is not None and int.from_bytes(key[:2], "big") not in only:
+            continue
+        if value is None:
+            del changes[key]
+        else:
+            changes[key] = value
+    return changes
+
+
+def _must_cut(lineage: ShardLineage) -> bool:
+    """True if some file holds stale keys in a region that is the shard's own."""
+    return any(
+        file.clip is not None and region.overlaps(file.key_groups) and not region.overlaps(file.clip)
+        for region in _elementary_regions(lineage)
+        for file in lineage.files
+    )
+
+
+def _elementary_regions(lineage: ShardLineage) -> list[KeyGroupRange]:
+    """The shard's range cut wherever a clip begins or ends: inside a region every file counts or does not."""
+    whole = lineage.key_groups
+    cuts = {whole.first, whole.last + 1}
+    for file in lineage.files:
+        if file.clip is not None:
+            cuts |= {file.clip.first, file.clip.last + 1}
+    edges = sorted(cut for cut in cuts if whole.first <= cut <= whole.last + 1)
+    return [KeyGroupRange(first, after - 1) for first, after in pairwise(edges)]
+
+
+def _delete_outside(database: Rdict, lineage: ShardLineage) -> None:
+    """Forget what shared files hold beyond the shard's range, so that it neither counts nor takes space for long."""
+    whole = lineage.key_groups
+    if all(file.key_groups.first in whole and file.key_groups.last in whole for file in lineage.files):
+        return
+    try:
+        if whole.first > 0:
+            database.delete_range(_LOWEST, whole.lower_bound)
+        if whole.upper_bound < _HIGHEST:
+            database.delete_range(whole.upper_bound, _HIGHEST)
+    except Exception as error:
+        raise wrap(error, "clip a replica to its key groups") from error
+
+
+def _runs(files: Sequence[StateFile]) -> Iterator[list[StateFile]]:
+    """Single logs, and tables as long as each begins after the one before: those can be ingested together."""
+    run: list[StateFile] = []
+    for file in files:
+        follows = run and file.format == run[-1].format == "sst" and file.first_key > run[-1].last_key
+        if run and not follows:
+            yield run
+            run = []
+        run.append(file)
+    if run:
+        yield run
