@@ -42,7 +42,7 @@ from mixedmode.runtime.tasks.report import ShardReport
 from mixedmode.runtime.tasks.shard.meter import TaskMeter
 from mixedmode.runtime.tasks.shard.shard_task import ShardTask
 from mixedmode.state.store.files import StateFile
-from mixedmode.state.store.state_manifest import ShardLineage
+from mixedmode.state.store.state_manifest import StateManifest
 from pyarrow import fs
 from pyspark import cloudpickle
 from pyspark.serializers import CPickleSerializer
@@ -180,15 +180,15 @@ class NoTasks:
         keys = group + b"\x01" + digest[:16].encode(), group + b"\xfe" + digest[16:32].encode()
         return StateFile(f"{name}.log", "log", 4096, digest, 100, 0, *keys, epoch, epoch)
 
-    def compacted(self, _: Any, task: Any) -> dict[int, ShardLineage]:
+    def compacted(self, _: Any, task: Any) -> dict[int, StateManifest]:
         """What a compaction gives: the shards' files as one."""
         started = time.thread_time()
         cloudpickle.loads(CPickleSerializer().dumps((task, _OUTPUT)))
         found = {
-            shard: ShardLineage(
-                task.lineages[shard].key_groups,
+            shard: StateManifest(
+                task.manifests[shard].key_groups,
                 (self.state_file(f"{task.name}-s{shard:04d}-{shard}", shard, task.epoch),),
-                tuple(file.name for file in task.lineages[shard].files),
+                tuple(file.name for file in task.manifests[shard].files),
                 1,
             )
             for shard in task.kinds

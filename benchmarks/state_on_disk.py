@@ -25,7 +25,7 @@ from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.keys.keys import KeyCodec
 from mixedmode.state.store.files import StateFile
 from mixedmode.state.store.sst import SstWriter
-from mixedmode.state.store.state_manifest import ShardLineage
+from mixedmode.state.store.state_manifest import StateManifest
 from pyarrow import fs
 
 MAX_PARALLELISM = 128
@@ -45,7 +45,7 @@ SORTED_EPOCH = EpochSpec(
 class Migrated:
     """A complete checkpoint of one shard, and the CPU time that it took."""
 
-    lineage: ShardLineage
+    manifest: StateManifest
     store: CheckpointStore
     pool: str
     cpu_s: float
@@ -90,12 +90,12 @@ def _begin(operator: KeyedOperator, folder: Path) -> tuple[CheckpointStore, SstW
 
 def _complete(operator: KeyedOperator, store: CheckpointStore, files: list[StateFile], started: float) -> Migrated:
     """Write the checkpoint's metadata: with that it exists."""
-    lineage = ShardLineage(ALL_GROUPS, tuple(files))
+    manifest = StateManifest(ALL_GROUPS, tuple(files))
     stored = OperatorState(
         uid=operator.uid,
         max_parallelism=MAX_PARALLELISM,
         registry=operator.registry.to_json(),
-        shards=(ShardState(lineage=lineage.to_json()),),
+        shards=(ShardState(manifest=manifest.to_json()),),
     )
     metadata = CheckpointMetadata(
         checkpoint_id=1,
@@ -110,7 +110,7 @@ def _complete(operator: KeyedOperator, store: CheckpointStore, files: list[State
     store.write(metadata)
     cpu_s = time.process_time() - started
     assert store.ids() == [1]
-    return Migrated(lineage, store, store.pool(operator.uid), cpu_s)
+    return Migrated(manifest, store, store.pool(operator.uid), cpu_s)
 
 
 def encoded_keys(count: int) -> tuple[list[int], list[bytes]]:

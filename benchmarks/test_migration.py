@@ -1,4 +1,4 @@
-"""Migration of keyed state into a complete checkpoint, and what RocksDB says of the replica made from it."""
+"""Migration of keyed state into a complete checkpoint, and what RocksDB says of the local copy made from it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from dataset import Shape, dataset
 from mixedmode.runtime.operators.contract import KeyedOperator
 from mixedmode.state.backend.random_access import RocksDBKeyedState
-from mixedmode.state.store.local_copy import ReplicaCache, ShardReplica
+from mixedmode.state.store.local_copy import LocalStateCache, LocalStateCopy
 from mixedmode.state.store.log import LogWriter
 from pyspark.sql import SparkSession
 from state_on_disk import (
@@ -62,7 +62,7 @@ def test_migration(benchmark: Any, spark: SparkSession, bench: Any, tmp_path: Pa
     runs: list[Migrated] = []
     benchmark.pedantic(lambda: runs.append(migrate()), rounds=rounds)
     findings = {f"migration-{name}": keys / median([run.cpu_s for run in runs])}
-    files = runs[-1].lineage.files
+    files = runs[-1].manifest.files
     notes = [f"files: {len(files)}; {sum(file.size_bytes for file in files) / keys:.1f} bytes a key"]
     if name == "processor":
         debts, told = stream_on(operator, runs[-1], tmp_path)
@@ -73,35 +73,35 @@ def test_migration(benchmark: Any, spark: SparkSession, bench: Any, tmp_path: Pa
 
 
 def stream_on(operator: KeyedOperator, migrated: Migrated, folder: Path) -> tuple[list[int], list[str]]:
-    """Restore a replica and bring it through some epochs; the debt after each, and what happened."""
-    cache = ReplicaCache()
+    """Restore a local copy and bring it through some epochs; the debt after each, and what happened."""
+    cache = LocalStateCache()
     local = folder / "replicas"
     local.mkdir()
-    lineage = migrated.lineage
+    manifest = migrated.manifest
 
-    def brought() -> ShardReplica:
-        return cache.acquire("job", 0, lineage, migrated.store.filesystem, migrated.pool, str(local), 64 << 20)
+    def brought() -> LocalStateCopy:
+        return cache.acquire("job", 0, manifest, migrated.store.filesystem, migrated.pool, str(local), 64 << 20)
 
     try:
-        replica = brought()
-        levels = [number(replica, f"num-files-at-level{level}") for level in range(BOTTOM_LEVEL + 1)]
+        local_copy = brought()
+        levels = [number(local_copy, f"num-files-at-level{level}") for level in range(BOTTOM_LEVEL + 1)]
         at_bottom = sum(levels) == levels[BOTTOM_LEVEL]
         notes = [f"restored: {levels[BOTTOM_LEVEL]} of {sum(levels)} files at the bottom level"]
-        debts, on_top, stalls = [debt(replica)], [], 0
+        debts, on_top, stalls = [debt(local_copy)], [], 0
         changed = list(zip(*encoded_keys(LIVE_EPOCHS * LIVE_KEYS), strict=True))
         for epoch in range(LIVE_EPOCHS):
-            state = RocksDBKeyedState(operator.registry, replica, ALL_GROUPS, 0)
+            state = RocksDBKeyedState(operator.registry, local_copy, ALL_GROUPS, 0)
             totals = state.value_state("totals")
             for group, key in changed[epoch::LIVE_EPOCHS]:
                 state.set_current_key(group, key)
                 totals.update((epoch, 1.5))
             writer = LogWriter(migrated.store.filesystem, migrated.pool, str(local), f"e{epoch + 2}", epoch + 2)
             state.flush(writer)
-            lineage = lineage.append(writer.finish())
-            replica = brought()
-            debts.append(debt(replica))
-            on_top.append(number(replica, "num-files-at-level0"))
-            stalls += number(replica, "is-write-stopped") + number(replica, "actual-delayed-write-rate")
+            manifest = manifest.append(writer.finish())
+            local_copy = brought()
+            debts.append(debt(local_copy))
+            on_top.append(number(local_copy, "num-files-at-level0"))
+            stalls += number(local_copy, "is-write-stopped") + number(local_copy, "actual-delayed-write-rate")
         notes.append(f"{LIVE_EPOCHS} epochs of {LIVE_KEYS:,} changed keys: at most {max(on_top)} files at level 0")
         notes.append(f"writes delayed or stopped: {'never' if stalls == 0 else f'yes ({stalls})'}")
         assert at_bottom
@@ -111,13 +111,13 @@ def stream_on(operator: KeyedOperator, migrated: Migrated, folder: Path) -> tupl
         cache.close()
 
 
-def debt(replica: ShardReplica) -> int:
+def debt(local_copy: LocalStateCopy) -> int:
     """Bytes that RocksDB thinks it must still compact."""
-    return number(replica, "estimate-pending-compaction-bytes")
+    return number(local_copy, "estimate-pending-compaction-bytes")
 
 
-def number(replica: ShardReplica, name: str) -> int:
-    """A property of the replica's database."""
-    found = replica.database.property_value(f"rocksdb.{name}")
+def number(local_copy: LocalStateCopy, name: str) -> int:
+    """A property of the local copy's database."""
+    found = local_copy.database.property_value(f"rocksdb.{name}")
     assert found is not None, f"RocksDB has no property rocksdb.{name}"
     return int(found)

@@ -1,4 +1,4 @@
-"""What other numbers of shards cost: replicas of the new shards from the files of the old ones, and files of their own.
+"""What another number of shards costs: local copies of the new shards from old files, and files of their own.
 
 CPU time of one process, without Spark: dealing itself is a matter of names.
 """
@@ -13,10 +13,10 @@ from typing import Any
 
 from mixedmode.state.keys.keygroups import KeyGroupRange, shard_ranges
 from mixedmode.state.store.compaction import compact
-from mixedmode.state.store.local_copy import ReplicaCache
+from mixedmode.state.store.local_copy import LocalStateCache
 from mixedmode.state.store.log import LogWriter
 from mixedmode.state.store.sst import SstWriter
-from mixedmode.state.store.state_manifest import ShardLineage, redeal
+from mixedmode.state.store.state_manifest import StateManifest, redeal
 from pyarrow import fs
 
 MAX_PARALLELISM = 128
@@ -35,19 +35,19 @@ class State:
         for made in (self.pool, self.local):
             Path(made).mkdir(parents=True)
         self._chance, self._each = random.Random(7), keys // MAX_PARALLELISM
-        self.lineages = [self._shard(groups) for groups in shard_ranges(BEFORE, MAX_PARALLELISM)]
+        self.manifests = [self._shard(groups) for groups in shard_ranges(BEFORE, MAX_PARALLELISM)]
 
-    def _shard(self, groups: KeyGroupRange) -> ShardLineage:
+    def _shard(self, groups: KeyGroupRange) -> StateManifest:
         place = (self.filesystem, self.pool, self.local)
         table = SstWriter(*place, f"e1-{groups.first}", 1)
         self._put(table, groups, range(self._each))
-        lineage = ShardLineage(groups, tuple(table.finish()))
+        manifest = StateManifest(groups, tuple(table.finish()))
         for epoch in range(2, 2 + EPOCHS):
             log = LogWriter(*place, f"e{epoch}-{groups.first}", epoch)
             changed = self._chance.sample(range(self._each), max(int(self._each * SHARE), 1))
             self._put(log, groups, sorted(changed))
-            lineage = lineage.append(log.finish())
-        return lineage
+            manifest = manifest.append(log.finish())
+        return manifest
 
     def _put(self, writer: SstWriter | LogWriter, groups: KeyGroupRange, numbers: Any) -> None:
         for group in groups:
@@ -56,18 +56,20 @@ class State:
                 writer.put(key, self._chance.randbytes(VALUE_BYTES))
 
     def dealt(self, shards: int, round_number: int, *, compacts: bool) -> tuple[float, float]:
-        """CPU seconds until all shards have their replicas, and until their state is in files of their own."""
-        lineages = redeal(self.lineages, shard_ranges(shards, MAX_PARALLELISM))
-        cache, started = ReplicaCache(max_open=shards), time.process_time()
+        """CPU seconds until all shards have their local copies, and until their state is in files of their own."""
+        manifests = redeal(self.manifests, shard_ranges(shards, MAX_PARALLELISM))
+        cache, started = LocalStateCache(max_open=shards), time.process_time()
         try:
-            replicas = [
-                cache.acquire(f"{shards}", shard, lineage, self.filesystem, self.pool, self.local, CACHE_BYTES)
-                for shard, lineage in enumerate(lineages)
+            local_copies = [
+                cache.acquire(f"{shards}", shard, manifest, self.filesystem, self.pool, self.local, CACHE_BYTES)
+                for shard, manifest in enumerate(manifests)
             ]
             built_s = time.process_time() - started
-            for shard, (lineage, replica) in enumerate(zip(lineages, replicas, strict=True)) if compacts else ():
+            for shard, (manifest, local_copy) in (
+                enumerate(zip(manifests, local_copies, strict=True)) if compacts else ()
+            ):
                 name = f"e99-{shards}-{shard}-{round_number}"
-                compact(lineage, replica, self.filesystem, self.pool, self.local, name, kind="full")
+                compact(manifest, local_copy, self.filesystem, self.pool, self.local, name, kind="full")
             return built_s, time.process_time() - started - built_s
         finally:
             cache.close()
@@ -90,7 +92,7 @@ def test_rescale(benchmark: Any, bench: Any, tmp_path: Path) -> None:
             compacted[way].append(compacted_s)
 
     benchmark.pedantic(all_ways, rounds=rounds)
-    size = sum(lineage.size_bytes for lineage in state.lineages)
+    size = sum(manifest.size_bytes for manifest in state.manifests)
     told = [f"{way} {min(each):.2f} s" for way, each in compacted.items() if ways[way] != BEFORE]
     notes = (f"{size / 1e6:,.1f} MB of state", f"then files of their own, CPU: {', '.join(told)}")
     twice = median(seconds["16 shards"]) / median(seconds[f"{BEFORE} shards"])

@@ -21,7 +21,7 @@ from .driver.run.runner import JobRunner
 from .driver.run.sigterm import SIGTERM
 from .driver.run.start_settings import with_settings_of_now
 from .handle.active_names import ACTIVE_NAMES
-from .handle.rescale import RescaledQuery
+from .handle.rescale import RescalableQuery
 from .jobs.first_workers import start_workers
 from .jvm.job_cancellation import is_of_a_cancelled_job
 from .jvm.jvm_loss import links
@@ -56,7 +56,7 @@ def start_query(job: JobSpec) -> MixedQuery:
     return query
 
 
-class MixedQuery(RescaledQuery):
+class MixedQuery(RescalableQuery):
     """A running job: backlog first, then live.  Returned by ``start()``.
 
     For example:

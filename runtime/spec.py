@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from .connectors.staged_form import StagedForm, columns_of
 from .operators.contract import KeyedOperator
 from .operators.emission import EMITTED_COLUMN, emitted_when_due
-from .operators.steps import Metrics, Step, behind_steps
+from .operators.steps import FrameStep, Metrics, behind_steps
 from .protocols.rows_per_call import RowsPerCall
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .connectors.sinks.base import Sink
     from .connectors.sources.inputs import LiveInput
     from .connectors.sources.lanes import Lane
-    from .operators.output_transform import Tail
+    from .operators.output_transform import OutputTransform
     from .protocols.operator_events.coordinator import OperatorCoordinator
 
 
@@ -182,7 +182,7 @@ class StageEdge:
     #: Uid of the earlier stage.
     origin: str
     #: Operations without state on its rows, in order.
-    steps: tuple[Step, ...] = ()
+    steps: tuple[FrameStep, ...] = ()
     #: How far the watermark stays behind that of the earlier stage.
     delay_ms: int = 0
     #: What the operations make of no rows: their plan, for questions; None: there are no operations.
@@ -235,7 +235,7 @@ class LaneRead:
     #: The lane's number.
     lane: int
     #: Operations without state on its rows, in order.
-    steps: tuple[Step, ...] = ()
+    steps: tuple[FrameStep, ...] = ()
     #: The same, done to one of its sources, for questions; None: there are no operations.
     template: DataFrame | None = None
     #: The lane's column that is the stage's event time; None: none is, or nobody needs to know.
@@ -342,7 +342,7 @@ class JobSpec:
     #: Where rows that came too late go; None: they are dropped.
     late_rows: LateRows | None = None
     #: What is done to the last stage's rows before they are staged; None: nothing.
-    tail: Tail | None = None
+    tail: OutputTransform | None = None
     #: The plan as JSON, for savepoints.
     plan_json: str = "{}"
     #: Why the job must not begin with these sources, though it may go on with them; None: it may.
@@ -407,12 +407,12 @@ class JobSpec:
         return any(phase.kind == kind for phase in self.phases)
 
     @property
-    def tail_in_stage(self) -> Tail | None:
+    def tail_in_stage(self) -> OutputTransform | None:
         """What is done to the last stage's rows inside its own Spark job; None: nothing."""
         return None if self.tail is None or self.tail.moves_rows else self.tail
 
     @property
-    def tail_behind(self) -> Tail | None:
+    def tail_behind(self) -> OutputTransform | None:
         """What is done to them in a job of its own, over what the stage hands on; None: there is no such job."""
         return None if self.tail is None or not self.tail.moves_rows else self.tail
 

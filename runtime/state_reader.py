@@ -354,7 +354,7 @@ class StateReader:
             location=self._store.location,
             checkpoint_id=metadata.checkpoint_id,
             uid=uid,
-            lineages=tuple(shard.load() for shard in stored.shards),
+            manifests=tuple(shard.load() for shard in stored.shards),
             key_schema=schema_from_json(_layout(stored).key_schema),
             key_labels=tuple(_layout(stored).key_labels),
             local_dir=self._spark.conf.get(_LOCAL_DIR, None),

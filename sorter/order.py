@@ -1,10 +1,10 @@
 """The order of rows: encoded key, then the ``then`` columns, nulls first, as columns that Arrow can compare.
 
-The byte order of :class:`~mixedmode.state.keys.keys.KeyCodec` is the order of its columns one after the other, nulls first.
-So most types need no encoding: Arrow's own comparison of integers, dates, timestamps, booleans, decimals, strings and
-binaries is the same order, and sorting the columns as they are is faster than encoding and comparing bytes.  The
-others (floats for NaN and -0.0, structs, lists) get one extra column each with the encoded value.  It travels with the
-rows through the spill files, so that a value is encoded once.
+The byte order of :class:`~mixedmode.state.keys.keys.KeyCodec` is the order of its columns one after the other, nulls
+first. So most types need no encoding: Arrow's own comparison of integers, dates, timestamps, booleans, decimals,
+strings and binaries is the same order, and sorting the columns as they are is faster than encoding and comparing bytes.
+The others (floats for NaN and -0.0, structs, lists) get one extra column each with the encoded value.  It travels with
+the rows through the spill files, so that a value is encoded once.
 
 Where the first column is a small number (the key group is), rows are put into its order without comparing them, and
 each group is sorted by itself: a group fits the processor's cache, which all rows together do not.

@@ -21,10 +21,10 @@ from ..runtime.driver.epochs.epoch_runner import EpochRunner
 from ..runtime.driver.epochs.graph_epochs import GraphEpochs
 from ..runtime.driver.recovery.initial_state import fresh_state, restored_state
 from ..runtime.driver.run.rescaling import deal_anew
-from ..runtime.driver.state.job_state import Cut, JobState
+from ..runtime.driver.state.job_state import CheckpointSnapshot, JobState
 from ..runtime.metrics.backlog import BacklogProgress
 from ..runtime.spec import JobSpec, Phase, Settings, StageSpec
-from ..state.store.local_copy import ReplicaCache
+from ..state.store.local_copy import LocalStateCache
 from .rows_here import RowsHere, look_at
 from .shards_here import Prepared, ShardsHere, StateHere
 
@@ -124,7 +124,7 @@ class JobHere:
 
     def _begin(self, state: JobState) -> None:
         self.state = state
-        self.here = StateHere(self.folder, uuid.uuid4().hex, self.filesystem, ReplicaCache(), self.tables)
+        self.here = StateHere(self.folder, uuid.uuid4().hex, self.filesystem, LocalStateCache(), self.tables)
         last = self.spec.last_stage.uid
         self.executors = {stage.uid: self.executor(stage, feeds=stage.uid != last) for stage in self.spec.stages}
         exchanges = {uid: ExchangeHere(self.tables) for uid in self.executors if uid != last}
@@ -163,7 +163,9 @@ class JobHere:
         self.checkpoints += 1
         number = self.checkpoints
         events = self.events.begin(number)
-        cut = Cut.of(self.state, number, "test", finished_shards={}, events=events, form=StagedForm(columns=()))
+        cut = CheckpointSnapshot.of(
+            self.state, number, "test", finished_shards={}, events=events, form=StagedForm(columns=())
+        )
         metadata = CheckpointMetadata.model_validate_json(cut.to_metadata(with_state=True).model_dump_json())
         self.close()
         self._begin(restored_state(self.spec, metadata, shards))

@@ -1,4 +1,4 @@
-"""Runs a stage's epochs in this process, shard after shard: real operators, state files and replicas."""
+"""Runs a stage's epochs in this process, shard after shard: real operators, state files and local copies."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pyarrow as pa
 from pyarrow import fs
 
 from ..runtime.connectors.staging import StagedFile
-from ..runtime.jobs.executor import Executed
+from ..runtime.jobs.executor import StageResult
 from ..runtime.operators.contract import EpochSpec, KeyedOperator, ShardContext, ShardCounters
 from ..runtime.operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ..runtime.protocols.operator_events.task_events import ShardInbox, TaskEvents
 from ..runtime.tasks.report import ShardReport
-from ..state.store.local_copy import ReplicaCache, ShardReplica
+from ..state.store.local_copy import LocalStateCache, LocalStateCopy
 from ..state.store.log import LogWriter
 from ..state.store.sst import SstWriter
-from ..state.store.state_manifest import ShardLineage
+from ..state.store.state_manifest import StateManifest
 from .rows_here import RowsHere
 
 #: Makes of an epoch's rows those of the shards: with ``__kg``, in the order of a shard's task.
@@ -35,25 +35,25 @@ class StateHere:
     folder: str
     run: str
     filesystem: fs.FileSystem
-    cache: ReplicaCache
+    cache: LocalStateCache
     #: Staged output by name.
     tables: dict[str, pa.Table]
 
-    def replica(self, uid: str, shard: int, lineage: ShardLineage) -> ShardReplica | None:
+    def local_copy(self, uid: str, shard: int, manifest: StateManifest) -> LocalStateCopy | None:
         """A shard's state; None: there is none.
 
         Args:
             uid: of the stage.
             shard: its number.
-            lineage: its files.
+            manifest: its files.
         """
-        if not lineage.files:
+        if not manifest.files:
             return None
         pool, local = self.places(uid)
-        return self.cache.acquire(f"{self.run}-{uid}", shard, lineage, self.filesystem, pool, local, 1 << 20)
+        return self.cache.acquire(f"{self.run}-{uid}", shard, manifest, self.filesystem, pool, local, 1 << 20)
 
     def places(self, uid: str) -> tuple[str, str]:
-        """The folders of a stage's state files and replicas."""
+        """The folders of a stage's state files and local copies."""
         return f"{self.folder}/pool-{uid}", f"{self.folder}/local-{uid}"
 
 
@@ -74,39 +74,39 @@ class ShardsHere:
     feeds_a_stage: bool
     observes: bool = False
 
-    def is_first_pass(self, epoch: EpochSpec, lineages: Sequence[ShardLineage]) -> bool:
+    def is_first_pass(self, epoch: EpochSpec, manifests: Sequence[StateManifest]) -> bool:
         """No stage has Spark do its first pass here."""
         return False
 
     def forget_shards(self) -> None:
-        """Nothing is kept for shards here but their replicas, which know what they hold."""
+        """Nothing is kept for shards here but their local copies, which know what they hold."""
 
     def execute(
         self,
         frame: RowsHere | None,
         epoch: EpochSpec,
-        lineages: Sequence[ShardLineage],
+        manifests: Sequence[StateManifest],
         *,
         shards: Sequence[int] | None = None,
         inboxes: Mapping[int, ShardInbox] | None = None,
         **_: Any,
-    ) -> Executed:
+    ) -> StageResult:
         """As of ``EpochExecutor``.
 
         Args:
             frame: the epoch's rows; None: there are none.
             epoch: what the tasks must know.
-            lineages: the state of each shard.
+            manifests: the state of each shard.
             shards: those that take part, if there are no rows; None: all.
             inboxes: what goes to shards besides.
         """
-        visited = range(len(lineages)) if frame is not None or shards is None else shards
+        visited = range(len(manifests)) if frame is not None or shards is None else shards
         table = None if frame is None else self.prepared(frame, epoch)
         given = inboxes or {}
-        return Executed([self._shard(n, lineages[n], epoch, table, given.get(n, ShardInbox())) for n in visited])
+        return StageResult([self._shard(n, manifests[n], epoch, table, given.get(n, ShardInbox())) for n in visited])
 
     def _shard(
-        self, shard: int, lineage: ShardLineage, epoch: EpochSpec, table: pa.Table | None, inbox: ShardInbox
+        self, shard: int, manifest: StateManifest, epoch: EpochSpec, table: pa.Table | None, inbox: ShardInbox
     ) -> ShardReport:
         state, uid = self.state, self.operator.uid
         pool, local = state.places(uid)
@@ -116,9 +116,9 @@ class ShardsHere:
         output, counters, events = Collected(), ShardCounters(), TaskEvents(inbox)
         context = ShardContext(
             shard,
-            lineage.key_groups,
+            manifest.key_groups,
             epoch,
-            state.replica(uid, shard, lineage),
+            state.local_copy(uid, shard, manifest),
             writer,
             output,
             counters,
@@ -126,7 +126,7 @@ class ShardsHere:
             self.feeds_a_stage,
         )
         try:
-            self.operator.run(context, _batches(table, lineage))
+            self.operator.run(context, _batches(table, manifest))
         except BaseException:
             writer.abort()
             raise
@@ -150,8 +150,8 @@ class Collected:
         self.batches.append(rows)
 
 
-def _batches(table: pa.Table | None, lineage: ShardLineage) -> Iterator[pa.RecordBatch]:
+def _batches(table: pa.Table | None, manifest: StateManifest) -> Iterator[pa.RecordBatch]:
     if table is not None:
         groups = table.column(KEY_GROUP_COLUMN).to_pylist()
-        mine = pa.array([group in lineage.key_groups for group in groups], pa.bool_())
+        mine = pa.array([group in manifest.key_groups for group in groups], pa.bool_())
         yield from table.filter(mine).combine_chunks().to_batches(max_chunksize=_BATCH_ROWS)

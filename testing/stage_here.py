@@ -21,10 +21,10 @@ from ..runtime.operators.contract import EpochSpec
 from ..runtime.operators.join.columns import LEFT, RIGHT, SIDE_COLUMN, SIDE_NAMES, TIME_COLUMN, key_column, side_column
 from ..runtime.operators.keyed.keyed_rows import INITIAL_STATE_COLUMN, KEY_GROUP_COLUMN, KIND_COLUMN, NO_TIME, micros_of
 from ..runtime.operators.processor.cogroup.cogroup_form import Cogrouped
-from ..runtime.operators.processor.frames.frame_form import Frames
+from ..runtime.operators.processor.frames.frame_form import FramesForm
 from ..runtime.operators.processor.frames.frame_settings import FrameSettings
 from ..runtime.operators.processor.operator import ProcessorOperator
-from ..runtime.operators.processor.rows.row_form import Form, Rows
+from ..runtime.operators.processor.rows.row_form import Form, RowsForm
 from ..runtime.protocols.operator_events.coordinator import OperatorCoordinator
 from ..runtime.spec import LaneRead, Settings, StageSpec
 from ..state.keys.keys import KeyCodec
@@ -140,7 +140,7 @@ class StageHere:
 
     def spec(self, settings: Settings) -> StageSpec:
         """The stage as the runtime knows it; builds the operator, which runs the processor's ``init``."""
-        form: Form = Frames(FrameSettings(self.time_zone or _local_zone())) if self.in_pandas else Rows()
+        form: Form = FramesForm(FrameSettings(self.time_zone or _local_zone())) if self.in_pandas else RowsForm()
         if self.is_cogroup:
             form = Cogrouped(form, self.sides[0].schema, self.sides[1].schema)
         operator = ProcessorOperator(

@@ -58,9 +58,9 @@ class ViewOfState:
 
     def _views(self) -> Iterator[ShardView]:
         for number, shard in enumerate(self.job.state.stages[UID].shards):
-            replica = self.job.here.replica(UID, number, shard.lineage)
-            if replica is not None:
-                yield ShardView(replica, shard.lineage.key_groups, self.stage.codec, self.now_ms)
+            local_copy = self.job.here.local_copy(UID, number, shard.manifest)
+            if local_copy is not None:
+                yield ShardView(local_copy, shard.manifest.key_groups, self.stage.codec, self.now_ms)
 
     def of_all_keys(self, name: str) -> dict[Any, Any]:
         """A variable by key: a value, a list, or a dict."""
@@ -122,10 +122,10 @@ class ViewOfState:
     def _at(self, key: object) -> Iterator[tuple[RocksDBKeyedState, int]]:
         group, encoded = self.stage.identify(key)
         stage = self.job.state.stages[UID]
-        number = next(n for n, shard in enumerate(stage.shards) if group in shard.lineage.key_groups)
-        lineage = stage.shards[number].lineage
-        replica = self.job.here.replica(UID, number, lineage)
-        state = RocksDBKeyedState(stage.operator.registry, replica, lineage.key_groups, self.now_ms)
+        number = next(n for n, shard in enumerate(stage.shards) if group in shard.manifest.key_groups)
+        manifest = stage.shards[number].manifest
+        local_copy = self.job.here.local_copy(UID, number, manifest)
+        state = RocksDBKeyedState(stage.operator.registry, local_copy, manifest.key_groups, self.now_ms)
         state.set_current_key(group, encoded)
         yield state, number
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from ..errors import PlanError
-from ..planner.inputs.inputs import Part
+from ..planner.inputs.inputs import InputPart
 from ..planner.plans.other_sources import with_source
 from .given_rows import plain_rows, table_of
 
@@ -42,7 +42,7 @@ class WrittenSources:
         """A history and the live source that goes on from it."""
         return self._new_history(schema), self._new_live(schema)
 
-    def instead_of(self, part: Part) -> Part:
+    def instead_of(self, part: InputPart) -> InputPart:
         """A source of a frame with rows of the test."""
         given = part.as_given.frame
         if id(given) not in self._frames:

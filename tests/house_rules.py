@@ -24,14 +24,17 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("runtime/query", "runtime/offline"),
     ("runtime/handle",),
     ("runtime/driver",),
-    ("runtime/metrics", "runtime/state_reader"),
+    ("runtime/metrics", "runtime/state_reader", "runtime/jobs"),
     ("runtime/tasks",),
     ("runtime/checkpoints",),
     ("runtime/spec",),
     ("runtime/operators",),
     ("runtime/protocols", "runtime/connectors"),
     ("runtime/scan",),
-    ("runtime/platform", "sorter"),
+    ("runtime/spark_io",),
+    ("runtime/catalyst", "runtime/storage"),
+    ("runtime/jvm",),
+    ("runtime/support", "sorter"),
     ("state",),
     ("errors", "planner/__init__", "runtime/__init__"),
 )
@@ -45,9 +48,11 @@ WITHOUT = {
 }
 #: Attributes of PySpark's classes that lead into the JVM.
 JVM_ATTRIBUTES = frozenset({"_jvm", "_jdf", "_jsc", "_jsparkSession"})
-#: The only room that may use them, and the file in it that hands Java objects out.
-JVM_ROOM = "runtime/platform/"
-GATEWAY = f"{JVM_ROOM}gateway.py"
+#: The only rooms that may use them, and the file in them that hands Java objects out.
+JVM_ROOMS = ("runtime/jvm/", "runtime/catalyst/", "runtime/scan/", "runtime/spark_io/", "runtime/storage/")
+GATEWAY = "runtime/jvm/gateway.py"
+#: How many files may lie directly in a folder.
+FILES_IN_A_ROOM = 20
 #: Where users and other rooms come in: whatever takes three arguments or more says what they are, and what it raises.
 DOCUMENTED = (
     "testing/",
@@ -79,7 +84,12 @@ DOCUMENTED = (
     "runtime/connectors/sinks/__init__.py",
     "runtime/connectors/sinks/base.py",
     "runtime/connectors/sources/live_query.py",
-    "runtime/platform/",
+    "runtime/jvm/",
+    "runtime/catalyst/",
+    "runtime/scan/",
+    "runtime/spark_io/",
+    "runtime/storage/",
+    "runtime/support/",
 )
 #: Words by which a docstring leaves its arguments to that of another one.
 _ELSEWHERE = ("arguments are those", "arguments as")
@@ -128,11 +138,11 @@ def libraries_out_of_place(sources: Sources) -> list[str]:
     ]
 
 
-def jvm_outside_platform(sources: Sources) -> list[str]:
-    """Ways into the JVM that do not go through the platform."""
+def jvm_outside_its_rooms(sources: Sources) -> list[str]:
+    """Ways into the JVM that do not go through the rooms that know it."""
     found = []
     for path, tree in sources.trees.items():
-        if not path.startswith(JVM_ROOM):
+        if not path.startswith(JVM_ROOMS):
             found += [f"{path}:{line} uses {name}" for line, name in sorted(_jvm_uses(tree))]
             found += [f"{path} imports {GATEWAY}" for imported in set(sources.imports(path)) if imported == GATEWAY]
     return found
@@ -153,6 +163,15 @@ def crowd_in_runtime(sources: Sources) -> list[str]:
     flat = [path for path in sources.trees if path.startswith("runtime/") and path.count("/") == 1]
     flat = [path for path in flat if not path.endswith("/__init__.py")]
     return flat if len(flat) > FILES_IN_RUNTIME else []
+
+
+def crowded_rooms(sources: Sources) -> list[str]:
+    """Folders with more files directly in them than one can look over."""
+    files: dict[str, int] = {}
+    for path in sources.trees:
+        folder, _, name = path.rpartition("/")
+        files[folder] = files.get(folder, 0) + (name != "__init__.py")
+    return [f"{folder} has {count} files" for folder, count in sorted(files.items()) if count > FILES_IN_A_ROOM]
 
 
 def arguments_untold(sources: Sources) -> list[str]:
@@ -188,7 +207,8 @@ RULES: tuple[Callable[[Sources], list[str]], ...] = (
     arrows_upwards,
     circles,
     libraries_out_of_place,
-    jvm_outside_platform,
+    jvm_outside_its_rooms,
     crowd_in_runtime,
+    crowded_rooms,
     arguments_untold,
 )

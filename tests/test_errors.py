@@ -42,7 +42,7 @@ def given_codes() -> Iterator[str]:
 def all_classes() -> set[type[MixedModeError]]:
     """The error tree, with classes outside ``errors.py``."""
     import mixedmode.runtime.operators.aggregate.buffers
-    import mixedmode.runtime.platform.spark_kafka  # noqa: F401
+    import mixedmode.runtime.spark_io.spark_kafka  # noqa: F401
 
     found, more = set(), {MixedModeError}
     while more:

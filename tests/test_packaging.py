@@ -33,13 +33,13 @@ BREACHES: tuple[tuple[Callable[[Sources], list[str]], dict[str, str], str], ...]
     (rules.arrows_upwards, {"runtime/spec.py": "from ..planner.plans import phases"}, "planner/plans/phases.py"),
     (rules.arrows_upwards, {"runtime/connectors/x.py": "from ..checkpoints.store import S"}, "checkpoints/store.py"),
     (rules.arrows_upwards, {"runtime/connectors/x.py": "from ..protocols import watermarks"}, "watermarks.py"),
-    (rules.arrows_upwards, {"runtime/tasks/x.py": "from ..driver.runner import R"}, "driver/runner.py"),
+    (rules.arrows_upwards, {"runtime/tasks/x.py": "from ..driver.run.runner import R"}, "driver/run/runner.py"),
     (rules.arrows_upwards, {"runtime/tasks/x.py": "from ..metrics.progress import P"}, "metrics/progress.py"),
     (rules.arrows_upwards, {"runtime/operators/x.py": "from ..spec import Settings"}, "imports runtime/spec.py"),
     (
         rules.arrows_upwards,
-        {"runtime/tasks/x.py": "if TYPE_CHECKING:\n    from ..driver.runner import R"},
-        "driver/runner.py",
+        {"runtime/tasks/x.py": "if TYPE_CHECKING:\n    from ..driver.run.runner import R"},
+        "driver/run/runner.py",
     ),
     (rules.arrows_upwards, {"state/x.py": "def f():\n    from ..runtime.spec import S"}, "imports runtime/spec.py"),
     (
@@ -58,18 +58,19 @@ BREACHES: tuple[tuple[Callable[[Sources], list[str]], dict[str, str], str], ...]
     (rules.libraries_out_of_place, {"runtime/protocols/x.py": "import pyarrow.fs"}, "imports pyarrow.fs"),
     (rules.libraries_out_of_place, {"runtime/protocols/x.py": "from pyspark.sql import Row"}, "imports pyspark.sql"),
     (rules.libraries_out_of_place, {"state/x.py": "def f():\n    import pyspark"}, "imports pyspark"),
-    (rules.jvm_outside_platform, {"planner/plans/x.py": "plan = frame._jdf"}, "planner/plans/x.py:1 uses _jdf"),
-    (rules.jvm_outside_platform, {"runtime/tasks/x.py": "getattr(spark, '_jvm')"}, "runtime/tasks/x.py:1 uses _jvm"),
-    (rules.jvm_outside_platform, {"runtime/tasks/x.py": "spark.sparkContext._jsc.sc()"}, "uses _jsc"),
-    (rules.jvm_outside_platform, {"runtime/driver/x.py": "a.b(c._jsparkSession)"}, "uses _jsparkSession"),
-    (rules.arguments_untold, {"runtime/platform/x.py": "def f(a, b, c):\n    'Does.'"}, "f lacks Args:"),
+    (rules.jvm_outside_its_rooms, {"planner/plans/x.py": "plan = frame._jdf"}, "planner/plans/x.py:1 uses _jdf"),
+    (rules.jvm_outside_its_rooms, {"runtime/tasks/x.py": "getattr(spark, '_jvm')"}, "runtime/tasks/x.py:1 uses _jvm"),
+    (rules.jvm_outside_its_rooms, {"runtime/tasks/x.py": "spark.sparkContext._jsc.sc()"}, "uses _jsc"),
+    (rules.jvm_outside_its_rooms, {"runtime/driver/x.py": "a.b(c._jsparkSession)"}, "uses _jsparkSession"),
+    (rules.arguments_untold, {"runtime/catalyst/x.py": "def f(a, b, c):\n    'Does.'"}, "f lacks Args:"),
     (
         rules.arguments_untold,
         {"planner/frames/x.py": "class A:\n    def f(self, a, b, *, c):\n        'Args:'\n        raise E"},
         "A.f lacks Raises:",
     ),
-    (rules.jvm_outside_platform, {"runtime/tasks/x.py": "from ..platform.gateway import java_class"}, "gateway.py"),
+    (rules.jvm_outside_its_rooms, {"runtime/tasks/x.py": "from ..jvm.gateway import java_class"}, "gateway.py"),
     (rules.crowd_in_runtime, {f"runtime/{name}.py": "" for name in "abcd"}, "runtime/a.py"),
+    (rules.crowded_rooms, {f"sorter/x{number}.py": "" for number in range(21)}, "sorter has"),
 )
 
 

@@ -68,7 +68,7 @@ def _savepoint(savepoint: dict[str, Any]) -> str:
 
 
 def _operator(operator: OperatorState) -> dict[str, Any]:
-    lineages = [shard.load() for shard in operator.shards]
+    manifests = [shard.load() for shard in operator.shards]
     return {
         "uid": operator.uid,
         "operator": None if operator.layout is None else operator.layout.operator,
@@ -83,18 +83,18 @@ def _operator(operator: OperatorState) -> dict[str, Any]:
         "shards": [
             {
                 "shard": number,
-                "keyGroups": [lineage.key_groups.first, lineage.key_groups.last],
-                "files": len(lineage.files),
-                "sizeBytes": lineage.size_bytes,
+                "keyGroups": [manifest.key_groups.first, manifest.key_groups.last],
+                "files": len(manifest.files),
+                "sizeBytes": manifest.size_bytes,
                 # A key has an entry per variable and timer, and changed ones more until files are compacted.
-                "entries": sum(file.entries - file.tombstones for file in lineage.files),
+                "entries": sum(file.entries - file.tombstones for file in manifest.files),
                 "finished": shard.finished,
                 "nextEventTimer": None if shard.next_event_timer_ms is None else moment_text(shard.next_event_timer_ms),
                 "nextProcessingTimer": None
                 if shard.next_processing_timer_ms is None
                 else moment_text(shard.next_processing_timer_ms),
             }
-            for number, (shard, lineage) in enumerate(zip(operator.shards, lineages, strict=True))
+            for number, (shard, manifest) in enumerate(zip(operator.shards, manifests, strict=True))
         ],
     }
 

@@ -25,7 +25,7 @@ from ...runtime.catalyst.columns import is_case_sensitive
 from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.connectors.sources.inputs import LiveInput
 from ...runtime.jvm.spark_errors import error_text
-from ...runtime.operators.steps import Metrics, Step
+from ...runtime.operators.steps import FrameStep, Metrics
 from ...runtime.spark_io.spark_sources import is_open, sources
 from .environment import check_session, refuse_connect
 from .history_columns import with_columns_of
@@ -37,7 +37,7 @@ HISTORY = "history"
 LIVE = "live"
 
 
-class Origin(Protocol):
+class StageOrigin(Protocol):
     """What makes the rows of a part that no source has: a keyed stage."""
 
     @property
@@ -51,7 +51,7 @@ class Origin(Protocol):
 
 
 @dataclass(frozen=True)
-class Part:
+class InputPart:
     """One DataFrame of the job's input."""
 
     name: str
@@ -63,9 +63,9 @@ class Part:
     #: True if the user gave the name.
     is_named: bool = False
     #: The stage that it is the output of; None: it is a source.
-    origin: Origin | None = None
+    origin: StageOrigin | None = None
     #: What has been done to the stage's rows, or to the source's, since.
-    steps: tuple[Step, ...] = ()
+    steps: tuple[FrameStep, ...] = ()
     #: The source as it was given; None: ``frame`` is it, or it is the output of a stage.
     source: DataFrame | None = None
     #: Its columns as users know them, where the stage that takes it has them in a frame with others; None: they are.
@@ -80,35 +80,35 @@ class Part:
 
     def mapped(
         self, what: str, function: Callable[[DataFrame], DataFrame], carrying: Callable[..., DataFrame] | None = None
-    ) -> Part:
+    ) -> InputPart:
         """The part through a function.
 
         Args:
             what: names it.
             function: is applied at once to the frame, and later to the rows of a stage.
-            carrying: as of a :class:`Step`.
+            carrying: as of a :class:`FrameStep`.
         """
         source = self.frame if self.origin is None and self.source is None else self.source
-        steps = (*self.steps, Step(what, function, carrying))
+        steps = (*self.steps, FrameStep(what, function, carrying))
         return replace(self, frame=function(self.frame), steps=steps, source=source)
 
-    def is_timed_with(self, other: Part) -> bool:
+    def is_timed_with(self, other: InputPart) -> bool:
         """True if one call of ``withWatermark`` sees the rows of both, which are the same source's."""
         same = self.timed_by is not None and self.timed_by == other.timed_by
         return same and self.as_given.frame is other.as_given.frame
 
-    def observed(self, metrics: Metrics) -> Part:
+    def observed(self, metrics: Metrics) -> InputPart:
         """The part, with something computed of its rows here; the frame is as it was."""
         source = self.frame if self.origin is None and self.source is None else self.source
-        step = Step("observe", lambda frame: frame, metrics=metrics)
+        step = FrameStep("observe", lambda frame: frame, metrics=metrics)
         return replace(self, steps=(*self.steps, step), source=source)
 
     @property
-    def as_given(self) -> Part:
+    def as_given(self) -> InputPart:
         """The source before anything was done to it."""
         return self.behind(0)
 
-    def behind(self, steps: int) -> Part:
+    def behind(self, steps: int) -> InputPart:
         """The source behind the first steps only."""
         if self.source is None or steps == len(self.steps):
             return self
@@ -121,30 +121,30 @@ class Part:
 class Inputs:
     """Sources and outputs of stages; at least one part, of one session, all with the same columns in the same order."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[InputPart, ...]
     #: Operations that were asked for and have no effect, for explain().
     ignored: tuple[str, ...] = ()
     #: How the rows are to be partitioned where they are written, if no keyed stage takes them; None: as they come.
-    partitioning: Step | None = None
+    partitioning: FrameStep | None = None
     #: How a whole result is put in order, cut short, and what is done to it then, where it is shown.
-    arrangement: tuple[Step, ...] = ()
+    arrangement: tuple[FrameStep, ...] = ()
     #: Numbers of these rows, the last one, and of those that they are made of: columns remember whose they are.
     ids: tuple[int, ...] = field(default_factory=lambda: (next(_numbers),), compare=False)
     #: Ids of columns of static frames that they are joined with.
     static_ids: frozenset[int] = field(default=frozenset(), compare=False)
 
     @property
-    def histories(self) -> tuple[Part, ...]:
+    def histories(self) -> tuple[InputPart, ...]:
         """The bounded sources."""
         return tuple(part for part in self.parts if part.origin is None and not part.is_live)
 
     @property
-    def lives(self) -> tuple[Part, ...]:
+    def lives(self) -> tuple[InputPart, ...]:
         """The unbounded sources."""
         return tuple(part for part in self.parts if part.origin is None and part.is_live)
 
     @property
-    def outputs(self) -> tuple[Part, ...]:
+    def outputs(self) -> tuple[InputPart, ...]:
         """The outputs of stages."""
         return tuple(part for part in self.parts if part.origin is not None)
 
@@ -175,7 +175,7 @@ class Inputs:
             for live in self.lives
         )
 
-    def _moving(self, live: Part) -> tuple[int, ...]:
+    def _moving(self, live: InputPart) -> tuple[int, ...]:
         """Numbers of the parts whose rows move the watermark of a live input."""
         ways = [one for one in self.lives if one is live or one.is_timed_with(live)]
         branches = {one.branch for one in ways}
@@ -215,7 +215,7 @@ class Inputs:
         Args:
             what: names it.
             function: is applied to each part.
-            carrying: as of a :class:`Step`.
+            carrying: as of a :class:`FrameStep`.
 
         Raises:
             AnalysisException: Spark's own, if the first part does not take it.
@@ -268,7 +268,7 @@ class Inputs:
             AnalysisException: Spark's own, if the columns do not take it.
         """
         function(self.shown)
-        return replace(self, arrangement=(*self.arrangement, Step(what, function)))
+        return replace(self, arrangement=(*self.arrangement, FrameStep(what, function)))
 
     def partitioned(self, what: str, function: Callable[[DataFrame], DataFrame]) -> Inputs:
         """The same, to be partitioned by a function where it is written; ``what`` names it.  For stages it is nothing.
@@ -278,7 +278,7 @@ class Inputs:
         """
         function(self.template)
         ignored = self.ignored if what in self.ignored else (*self.ignored, what)
-        return replace(self, ignored=ignored, partitioning=Step(what, function))
+        return replace(self, ignored=ignored, partitioning=FrameStep(what, function))
 
     @property
     def for_writing(self) -> Inputs:
@@ -304,10 +304,10 @@ class Inputs:
         return replace(united, ignored=tuple(dict.fromkeys([*self.ignored, *other.ignored])))
 
 
-def _named_apart(parts: Sequence[Part], others: Sequence[Part]) -> list[Part]:
+def _named_apart(parts: Sequence[InputPart], others: Sequence[InputPart]) -> list[InputPart]:
     """The parts, of which a named live input that is among the others, too, gets a name of its own: ``<name>-2``."""
     taken = {part.name: part for part in others if part.is_named}
-    named: list[Part] = []
+    named: list[InputPart] = []
     for part in parts:
         name, number, other = part.name, 1, taken.get(part.name)
         if part.is_named and other is not None and part.as_given.frame is other.as_given.frame:
@@ -319,12 +319,12 @@ def _named_apart(parts: Sequence[Part], others: Sequence[Part]) -> list[Part]:
     return named
 
 
-def _observed_apart(parts: Sequence[Part], others: Sequence[Part]) -> list[Part]:
+def _observed_apart(parts: Sequence[InputPart], others: Sequence[InputPart]) -> list[InputPart]:
     """The parts with metrics of their own, where others come from the same call of ``observe`` on another way."""
     taken = {step.metrics for part in others for step in part.steps if step.metrics is not None}
     own = {metrics: replace(metrics) for metrics in taken}
 
-    def apart(step: Step) -> Step:
+    def apart(step: FrameStep) -> FrameStep:
         return replace(step, metrics=own[step.metrics]) if step.metrics in taken else step
 
     return [replace(part, steps=tuple(map(apart, part.steps))) for part in parts] if taken else list(parts)
@@ -340,13 +340,13 @@ def check_inputs(history: Any, live: Any) -> Inputs:
     if isinstance(history, DataFrame):
         _check_end(history)
         history = _with_columns_of_live(history, live)
-    parts = [] if history is None else [Part(HISTORY, history, is_live=False)]
+    parts = [] if history is None else [InputPart(HISTORY, history, is_live=False)]
     if isinstance(live, Mapping):
-        parts += [Part(_checked_name(name), frame, is_live=True, is_named=True) for name, frame in live.items()]
+        parts += [InputPart(_checked_name(name), frame, is_live=True, is_named=True) for name, frame in live.items()]
     elif isinstance(live, (list, tuple)):
-        parts += [Part(LIVE, frame, is_live=True) for frame in live]
+        parts += [InputPart(LIVE, frame, is_live=True) for frame in live]
     elif live is not None:
-        parts.append(Part(LIVE, live, is_live=True))
+        parts.append(InputPart(LIVE, live, is_live=True))
     if not parts:
         raise PlanError("read() got neither history nor live; give it at least one of them")
     return checked(numbered_names(parts))
@@ -361,7 +361,7 @@ def _with_columns_of_live(history: DataFrame, live: Any) -> DataFrame:
     return with_columns_of(first, history)
 
 
-def checked(parts: Sequence[Part]) -> Inputs:
+def checked(parts: Sequence[InputPart]) -> Inputs:
     """The parts as inputs, if they fit together."""
     for part in parts:
         if part.origin is None:
@@ -388,10 +388,10 @@ def checked(parts: Sequence[Part]) -> Inputs:
     return Inputs(tuple(aligned))
 
 
-def numbered_names(parts: Sequence[Part]) -> list[Part]:
+def numbered_names(parts: Sequence[InputPart]) -> list[InputPart]:
     """The parts with distinct names: of several live inputs without one, the n-th is called ``live-n``."""
     several = sum(map(_is_live_source, parts)) > 1
-    named: list[Part] = []
+    named: list[InputPart] = []
     for part in parts:
         if _is_live_source(part) and not part.is_named:
             number = 1 + sum(map(_is_live_source, named))
@@ -404,7 +404,7 @@ def numbered_names(parts: Sequence[Part]) -> list[Part]:
     return named
 
 
-def _is_live_source(part: Part) -> bool:
+def _is_live_source(part: InputPart) -> bool:
     return part.is_live and part.origin is None
 
 

@@ -1,6 +1,6 @@
 """Two streams as the one input of a keyed stage: the rows of both sides in one frame, and one watermark of them.
 
-The frame is that of :mod:`....runtime.operators.join.columns`.  What each side is made of, sources and outputs of
+The frame is that of :mod:`...runtime.operators.join.columns`.  What each side is made of, sources and outputs of
 stages, stays apart in it, so each part moves the watermark by its own event times and its own delay.  A side without
 event time says nothing of the watermark, and neither does a history that no live input goes on from: it has an end.
 
@@ -19,7 +19,7 @@ from pyspark.sql.types import DataType, StructType, TimestampNTZType
 from ...runtime.catalyst.columns import event_time_us, normalise_floats
 from ...runtime.operators.join.columns import LEFT, RIGHT, SIDE_COLUMN, TIME_COLUMN, key_column, side_column
 from .event_time import CARRIER, Watermark
-from .inputs import Inputs, Part
+from .inputs import InputPart, Inputs
 from .schemas import quoted
 
 
@@ -43,14 +43,14 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Sides:
+class JoinSides:
     """Both sides as one input."""
 
     inputs: Inputs
     watermark: Watermark | None
 
 
-def united_sides(left: Side, right: Side, key_types: Sequence[DataType], what: str) -> Sides:
+def united_sides(left: Side, right: Side, key_types: Sequence[DataType], what: str) -> JoinSides:
     """The rows of both sides in one frame.
 
     Args:
@@ -74,7 +74,7 @@ def united_sides(left: Side, right: Side, key_types: Sequence[DataType], what: s
     parts = tuple(replace(part, columns=schema) for part, schema in zip(inputs.parts, schemas, strict=True))
     timed = [watermark for watermark in (left.watermark, right.watermark) if watermark is not None]
     if not timed:
-        return Sides(replace(inputs, parts=parts), None)
+        return JoinSides(replace(inputs, parts=parts), None)
     owned = list(zip(parts, given, owners, strict=True))
     watermark = Watermark(
         CARRIER if are_timed_apart else TIME_COLUMN,
@@ -84,7 +84,7 @@ def united_sides(left: Side, right: Side, key_types: Sequence[DataType], what: s
         without=frozenset(part.name for part, _, owner in owned if owner is None),
         of_sides=True,
     )
-    return Sides(replace(inputs, parts=parts), watermark)
+    return JoinSides(replace(inputs, parts=parts), watermark)
 
 
 def _in_one_frame(
@@ -125,7 +125,7 @@ def _called_apart(inputs: Inputs, others: Inputs) -> Inputs:
     """A side whose parts are called by other names than those of the other side, where both have the same parts."""
     taken = {part.name for part in others.parts}
 
-    def apart(part: Part) -> Part:
+    def apart(part: InputPart) -> InputPart:
         is_same = any(part.as_given.frame is one.as_given.frame for one in others.parts if one.name == part.name)
         if part.name not in taken or (part.origin is None and not (part.is_named and is_same)):
             return part  # of two that nobody has named, and of two different ones, others take care

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ...errors import PlanError
 from ...runtime.catalyst.spark_plans import has_node, without_nodes
 from .event_time import Watermark, check_event_time, marked
-from .inputs import Inputs, Part
+from .inputs import InputPart, Inputs
 
 #: Spark's node, and the entry of a column's metadata with the delay.
 _NODE, _DELAY = "EventTimeWatermark", "spark.watermarkDelayMs"
@@ -42,7 +42,7 @@ def take_over_watermark(inputs: Inputs) -> tuple[Inputs, Watermark | None]:
     return cleaned.timed(column), Watermark(column, max(delays.values()), several)
 
 
-def _said_by(live: Part) -> tuple[str, int]:
+def _said_by(live: InputPart) -> tuple[str, int]:
     """Column and delay of a live input's own watermark."""
     fields = [field for field in live.frame.schema.fields if _DELAY in (field.metadata or {})]
     if len(fields) != 1:

@@ -20,13 +20,13 @@ from ...runtime.catalyst.spark_plans import analyzed
 from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.connectors.sources.inputs import INPUT_COLUMN
 from .event_time import EVENT_TIME_MARK
-from .inputs import Part
+from .inputs import InputPart
 
 #: Comparisons that drop early rows only, which move no watermark, by the side that the event time is on.
 _LEAST = {"GreaterThan": 0, "GreaterThanOrEqual": 0, "LessThan": 1, "LessThanOrEqual": 1}
 
 
-def drops_timed_rows(part: Part) -> bool:
+def drops_timed_rows(part: InputPart) -> bool:
     """True if rows that have moved the watermark are dropped behind it, and can be looked at before that."""
     if part.timed_by is None or part.timed_at == len(part.steps):
         return False
@@ -69,7 +69,7 @@ def _is_time(expression: Any) -> bool:
     return class_name(expression) == "AttributeReference" and bool(expression.metadata().contains(EVENT_TIME_MARK))
 
 
-def _is_repeatable(part: Part) -> bool:
+def _is_repeatable(part: InputPart) -> bool:
     """True if what precedes the stage can be done to other rows than those of the frame that it was written for."""
     before = part.behind(part.timed_at).frame
     rows = empty_frame(before.sparkSession, before.schema).withColumn(INPUT_COLUMN, F.lit(0))

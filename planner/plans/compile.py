@@ -24,10 +24,10 @@ from ...runtime.connectors.sinks.formats import (
 from ...runtime.connectors.sources.lanes import Lane, live_frame
 from ...runtime.connectors.sources.live_sources import at_most_once
 from ...runtime.operators.contract import KeyedOperator
-from ...runtime.operators.output_transform import Tail
+from ...runtime.operators.output_transform import OutputTransform
 from ...runtime.spec import JobSpec, Settings, StageSpec
 from ..inputs.analysis import spark_plan
-from ..inputs.inputs import Inputs, Part
+from ..inputs.inputs import InputPart, Inputs
 from ..inputs.loose_tables import loose_tables
 from ..inputs.schemas import columns_ddl
 from ..options.layers import Layer, resolve_options, session_layer
@@ -221,7 +221,7 @@ def _late_rows(graph: StageGraph, path: str | None) -> LateRows | None:
 
 
 def _deliveries(
-    graph: StageGraph, part: Part, output_mode: str, request: SinkRequest, format: str, all_rows: Deliveries
+    graph: StageGraph, part: InputPart, output_mode: str, request: SinkRequest, format: str, all_rows: Deliveries
 ) -> Deliveries:
     """What is handed over per checkpoint: all rows, or of each key the last; of a key that is gone every update."""
     if output_mode != "update" or not any(stage.is_aggregate for stage in graph.outputs):
@@ -239,7 +239,7 @@ def _job(
     plan: ExecutionPlan,
     stages: tuple[StageSpec, ...],
     sink: Sink,
-    tail: Tail | None,
+    tail: OutputTransform | None,
     lanes: tuple[Lane, ...],
 ) -> JobSpec:
     stage = graph.first
@@ -329,7 +329,7 @@ def _sources(graph: StageGraph) -> tuple[SourcePlan, ...]:
     return (*histories, *lives)
 
 
-def _columns(stage: KeyedStage, part: Part) -> str:
+def _columns(stage: KeyedStage, part: InputPart) -> str:
     """The columns of a source as the stage takes it."""
     return columns_ddl((stage.input_schema if part.columns is None else part.columns).fields)
 

@@ -1,4 +1,4 @@
-"""The sources of a job by what its stages take together: :class:`~....runtime.connectors.sources.lanes.Lane`.
+"""The sources of a job by what its stages take together: :class:`~....runtime.connectors.sources.lanes.SendLane`.
 
 What one ``read()`` gives is a lane of its own if several stages take it, each doing to the rows what precedes it; and
 what only one stage takes, from however many ``read()``s, is one lane, with all of that done before.  Where a stage
@@ -21,14 +21,14 @@ from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.connectors.sources.inputs import INPUT_COLUMN, LiveInput
 from ...runtime.connectors.sources.lanes import Lane
 from ...runtime.jvm.spark_errors import error_text
-from ...runtime.operators.steps import Step
+from ...runtime.operators.steps import FrameStep
 from ...runtime.spec import LaneRead
 from ..inputs.analysis import columns_below
-from ..inputs.inputs import Inputs, Part, numbered_names
+from ..inputs.inputs import InputPart, Inputs, numbered_names
 from ..inputs.untimed_rows import drops_timed_rows
 from ..stages.stage import KeyedStage
 
-Branch = tuple[Part, ...]
+Branch = tuple[InputPart, ...]
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Lanes:
         return cls(tuple(replace(lane, parts=tuple(next(named) for _ in lane.parts)) for lane in lanes.values()))
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[InputPart, ...]:
         """All sources; a branch is what one ``read()`` gave."""
         return tuple(part for lane in self.lanes for part in lane.parts)
 
@@ -162,7 +162,7 @@ class Lanes:
             stage.watermark.event_time
         ]
 
-    def _repeated(self, uid: str, stage: KeyedStage, lane: PlannedLane, steps: Sequence[Step]) -> DataFrame:
+    def _repeated(self, uid: str, stage: KeyedStage, lane: PlannedLane, steps: Sequence[FrameStep]) -> DataFrame:
         """What precedes a stage, done to an empty frame."""
         empty = empty_frame(stage.inputs.spark, lane.inputs.schema).withColumn(INPUT_COLUMN, F.lit(0))
         try:
@@ -199,15 +199,15 @@ class Lanes:
         return [lane for _, lane, _ in self.of_stage(stage)]
 
 
-def _is_observed(part: Part) -> bool:
+def _is_observed(part: InputPart) -> bool:
     return part.origin is None and any(step.metrics is not None for step in part.steps)
 
 
-def _is_looked_at(part: Part) -> bool:
+def _is_looked_at(part: InputPart) -> bool:
     return part.origin is None and drops_timed_rows(part)
 
 
-def _cut_at(part: Part, *, looks: bool) -> int:
+def _cut_at(part: InputPart, *, looks: bool) -> int:
     """How many operations come before the first ``observe``; ``looks``: and no more than up to ``withWatermark``."""
     before = next((at for at, step in enumerate(part.steps) if step.metrics is not None), len(part.steps))
     return min(before, part.timed_at) if looks and part.timed_by is not None else before
@@ -215,7 +215,7 @@ def _cut_at(part: Part, *, looks: bool) -> int:
 
 def _branches(inputs: Inputs) -> list[Branch]:
     """The sources among some inputs, by the ``read()`` that gave them."""
-    found: dict[int, list[Part]] = {}
+    found: dict[int, list[InputPart]] = {}
     for part in inputs.parts:
         if part.origin is None:
             found.setdefault(part.branch, []).append(part)

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...errors import PlanError
-from ...runtime.operators.output_transform import Tail
-from ...runtime.operators.steps import Metrics, Step
+from ...runtime.operators.output_transform import OutputTransform
+from ...runtime.operators.steps import FrameStep, Metrics
 from ...runtime.spec import LaneRead, Settings, StageSpec
 
 
 def observed_once(
-    specs: Sequence[StageSpec], tail: Tail | None, settings: Settings, bounded: Sequence[bool]
-) -> tuple[tuple[StageSpec, ...], Tail | None]:
+    specs: Sequence[StageSpec], tail: OutputTransform | None, settings: Settings, bounded: Sequence[bool]
+) -> tuple[tuple[StageSpec, ...], OutputTransform | None]:
     """The stages and what follows them, with metrics where a call's rows come first; they do not compute them again.
 
     Args:
@@ -48,7 +48,7 @@ class _Known:
     _calls: dict[str, object] = field(default_factory=dict)
     _places: dict[object, tuple[str, Metrics]] = field(default_factory=dict)
 
-    def first(self, uid: str, steps: Sequence[Step]) -> tuple[Step, ...]:
+    def first(self, uid: str, steps: Sequence[FrameStep]) -> tuple[FrameStep, ...]:
         """The steps that precede a stage without the metrics whose rows come by elsewhere before."""
         return tuple(step for step in steps if step.metrics is None or self._is_first(uid, step.metrics))
 
@@ -61,7 +61,7 @@ class _Known:
         return self._places.setdefault(metrics.call, (uid, metrics)) == (uid, metrics)
 
 
-def _metrics(steps: Sequence[Step]) -> Iterator[Metrics]:
+def _metrics(steps: Sequence[FrameStep]) -> Iterator[Metrics]:
     return (step.metrics for step in steps if step.metrics is not None)
 
 

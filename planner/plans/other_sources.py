@@ -9,11 +9,11 @@ from typing import cast
 
 from pyspark.sql import DataFrame
 
-from ..inputs.inputs import Inputs, Part
+from ..inputs.inputs import InputPart, Inputs
 from ..stages.stage import KeyedStage
 
 #: Makes of a source another one; what was done to the source since is done to that, unless it says that it was.
-SourceOf = Callable[[Part], Part]
+SourceOf = Callable[[InputPart], InputPart]
 
 
 @dataclass
@@ -31,7 +31,7 @@ class OtherSources:
         """The same rows of other sources."""
         return replace(inputs, parts=tuple(self._part(part) for part in inputs.parts))
 
-    def _part(self, part: Part) -> Part:
+    def _part(self, part: InputPart) -> InputPart:
         if part.origin is None:
             return self.source_of(part)
         stage = self._stage(cast(KeyedStage, part.origin))
@@ -44,7 +44,7 @@ class OtherSources:
         return self._stages[stage]
 
 
-def with_source(part: Part, frame: DataFrame) -> Part:
+def with_source(part: InputPart, frame: DataFrame) -> InputPart:
     """The part with another frame of the same columns as what it was given; its steps are done to that."""
     if part.source is None:
         return replace(part, frame=frame)
@@ -63,7 +63,7 @@ def sampled(inputs: Inputs, rows: int) -> tuple[Inputs, int]:
     """
     found = 0
 
-    def source_of(part: Part) -> Part:
+    def source_of(part: InputPart) -> InputPart:
         nonlocal found
         spark = part.frame.sparkSession
         taken = [] if part.is_live else part.frame.limit(rows).collect()

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from ...runtime.catalyst.spark_expressions import as_column, attribute, class_name, items, parsed, tree
 from ...runtime.catalyst.statements import over
-from .rows import NotTranslatable, Rows, unique
+from .rows import NotTranslatable, StatementRows, unique
 
 #: Counts the rows of groups of which nothing else is asked, as of DISTINCT.
 _ROWS = "rows_of_group"
@@ -51,7 +51,9 @@ def written_sets(node: Any) -> WrittenSets | None:
     return WrittenSets(expand.child().child(), keys, tuple(sets))
 
 
-def aggregated(node: Any, rows: Rows, taken: frozenset[str], written: WrittenSets | None = None) -> Rows:
+def aggregated(
+    node: Any, rows: StatementRows, taken: frozenset[str], written: WrittenSets | None = None
+) -> StatementRows:
     """What an ``Aggregate`` gives.
 
     Args:
@@ -69,7 +71,7 @@ def aggregated(node: Any, rows: Rows, taken: frozenset[str], written: WrittenSet
 class _Aggregation:
     """One GROUP BY."""
 
-    def __init__(self, node: Any, rows: Rows, taken: frozenset[str], written: WrittenSets | None) -> None:
+    def __init__(self, node: Any, rows: StatementRows, taken: frozenset[str], written: WrittenSets | None) -> None:
         self._rows, self._spark, self._written = rows, rows.spark, written
         self._groups = list(items(node.groupingExpressions()))[: None if written is None else -1]
         self._outputs = list(items(node.aggregateExpressions()))
@@ -80,7 +82,7 @@ class _Aggregation:
         self._results: dict[str, Any] = {}
         self._grouping_id = None if written is None else parsed(self._spark, "grouping_id()")
 
-    def result(self) -> Rows:
+    def result(self) -> StatementRows:
         for group in self._groups:
             self._add_key(group)
         wanted = [self._output(one) for one in self._outputs]
@@ -92,7 +94,7 @@ class _Aggregation:
         if any(expression is not None for _, expression in wanted) or names != made.names:
             made = made.call("select", *[self._column(*one) for one in wanted])
         known = made.named([one.exprId().id() for one in self._outputs], names)
-        return Rows(made.frame, made.stock, known)
+        return StatementRows(made.frame, made.stock, known)
 
     def _column(self, name: str, expression: Any) -> Column:
         if expression is None:

@@ -21,7 +21,7 @@ class NotTranslatable(Exception):
 
 
 @dataclass(frozen=True)
-class Rows:
+class StatementRows:
     """What a node of a statement gives."""
 
     #: Of the job.
@@ -41,7 +41,7 @@ class Rows:
     def names(self) -> list[str]:
         return list(self.stock.columns)
 
-    def call(self, method: str, *args: Any, known: Mapping[int, Any] | None = None) -> Rows:
+    def call(self, method: str, *args: Any, known: Mapping[int, Any] | None = None) -> StatementRows:
         """Both frames through a method.
 
         Args:
@@ -50,9 +50,9 @@ class Rows:
             known: the columns afterwards; None: they stay.
         """
         made = [getattr(one, method)(*args) for one in (self.frame, self.stock)]
-        return Rows(made[0], made[1], self.known if known is None else known)
+        return StatementRows(made[0], made[1], self.known if known is None else known)
 
-    def with_other(self, method: str, other: Rows, *args: Any, known: Mapping[int, Any]) -> Rows:
+    def with_other(self, method: str, other: StatementRows, *args: Any, known: Mapping[int, Any]) -> StatementRows:
         """Both frames through a method that takes other rows, too.
 
         Args:
@@ -62,11 +62,11 @@ class Rows:
             known: the columns afterwards.
         """
         frame = getattr(self.frame, method)(other.frame, *args)
-        return Rows(frame, getattr(self.stock, method)(other.stock, *args), known)
+        return StatementRows(frame, getattr(self.stock, method)(other.stock, *args), known)
 
     def aggregated(
         self, keys: Sequence[Column], results: Sequence[Column], sets: Sequence[Sequence[int]] | None = None
-    ) -> Rows:
+    ) -> StatementRows:
         """Both frames through ``groupBy`` and ``agg``.
 
         Args:
@@ -80,7 +80,7 @@ class Rows:
             chosen = [[keys[place] for place in each] for each in sets]
             groups = [one.groupingSets(chosen, *keys) for one in (self.frame, self.stock)]
         made = [one.agg(*results) for one in groups]
-        return Rows(made[0], made[1], {})
+        return StatementRows(made[0], made[1], {})
 
     def expression(self, node: Any, more: Mapping[int, Any] | None = None) -> Any:
         """A resolved expression over the names of these columns.
@@ -122,7 +122,7 @@ class Rows:
             raise NotTranslatable("has a subquery that reads columns from outside elsewhere than in its WHERE")
         return made
 
-    def for_subqueries(self, expressions: Iterable[Any]) -> Rows:
+    def for_subqueries(self, expressions: Iterable[Any]) -> StatementRows:
         """The same, for expressions over their columns that may have subqueries which read these."""
         if not any(map(is_correlated, expressions)):
             return self

@@ -26,7 +26,7 @@ from ...runtime.catalyst.statements import (
 from ...runtime.jvm.spark_errors import error_text
 from ..inputs.schemas import same_type
 from .aggregation import aggregated, written_sets
-from .rows import NotTranslatable, Rows, unique
+from .rows import NotTranslatable, StatementRows, unique
 from .stand_in import STAND_INS
 from .windows import over_window, window_of_time, written_window
 
@@ -133,7 +133,7 @@ class _Translation:
     def __init__(self, statement: DataFrame) -> None:
         self._spark = statement.sparkSession
 
-    def rows(self, node: Any, taken: frozenset[str]) -> Rows:
+    def rows(self, node: Any, taken: frozenset[str]) -> StatementRows:
         """What a node gives.
 
         Args:
@@ -153,10 +153,10 @@ class _Translation:
                 window = over_window(window)
                 rows = self.rows(window.below, taken)
                 call = window.expression(self._spark, rows.expression)
-                return Rows(rows.frame, rows.stock, {**rows.known, window.id: call})
+                return StatementRows(rows.frame, rows.stock, {**rows.known, window.id: call})
             if kind not in NODES:
                 raise NotTranslatable("is not supported")
-            return cast(Rows, getattr(self, NODES[kind])(node, taken))
+            return cast(StatementRows, getattr(self, NODES[kind])(node, taken))
         except NotTranslatable as error:
             raise _refusal(node, str(error)) from error
         except PySparkException as error:
@@ -170,20 +170,20 @@ class _Translation:
 
     # -- without state -------------------------------------------------------------------------------------------------
 
-    def _view(self, leaf: Any, frame: Any, taken: frozenset[str]) -> Rows:
+    def _view(self, leaf: Any, frame: Any, taken: frozenset[str]) -> StatementRows:
         columns = list(items(leaf.output()))
         names: list[str] = []
         for column in columns:
             names.append(unique(str(column.name()), {*taken, *names}))
         called = frame if frame.columns == names else frame.toDF(*names)
-        rows = Rows(called, leaf_called(self._spark, leaf, names), {})
+        rows = StatementRows(called, leaf_called(self._spark, leaf, names), {})
         return replace(rows, known=rows.named(map(_id, columns), names))
 
-    def _filter(self, node: Any, taken: frozenset[str]) -> Rows:
+    def _filter(self, node: Any, taken: frozenset[str]) -> StatementRows:
         rows = self.rows(node.child(), taken).for_subqueries([node.condition()])
         return rows.call("filter", rows.column(node.condition()))
 
-    def _project(self, node: Any, taken: frozenset[str]) -> Rows:
+    def _project(self, node: Any, taken: frozenset[str]) -> StatementRows:
         given = list(items(node.projectList()))
         rows = self.rows(node.child(), taken).for_subqueries(given)
         spoken = [self._name_of(rows, one) for one in given]
@@ -199,21 +199,21 @@ class _Translation:
             columns.append(self._computed(rows, one).alias(own))
         return rows.call("select", *columns, known=rows.named(map(_id, given), names))
 
-    def _name_of(self, rows: Rows, named: Any) -> str | None:
+    def _name_of(self, rows: StatementRows, named: Any) -> str | None:
         """The name of a column that is handed on; None: it is computed, or gets another name."""
         if class_name(named) != "AttributeReference":
             return None
         found = rows.expression(named)
         return str(found.name()) if class_name(found) == "UnresolvedAttribute" else None
 
-    def _computed(self, rows: Rows, named: Any) -> Any:
+    def _computed(self, rows: StatementRows, named: Any) -> Any:
         expression = named.child() if class_name(named) == "Alias" else named
         window = window_of_time(expression)
         if window is None:
             return rows.column(expression)
         return F.window_time(rows.column(window))
 
-    def _generate(self, node: Any, taken: frozenset[str]) -> Rows:
+    def _generate(self, node: Any, taken: frozenset[str]) -> StatementRows:
         rows = self.rows(node.child(), taken)
         names, given = rows.names, list(items(node.generatorOutput()))
         own: list[str] = []
@@ -226,7 +226,7 @@ class _Translation:
         known = {**rows.known, **rows.named(map(_id, given), own)}
         return rows.call("select", *columns, as_column(self._spark, generator).alias(*own), known=known)
 
-    def _unpivot(self, node: Any, taken: frozenset[str]) -> Rows:
+    def _unpivot(self, node: Any, taken: frozenset[str]) -> StatementRows:
         """A row for each of some columns: those that are kept, the column's name, and its value."""
         projections = [list(items(one)) for one in items(node.projections())]
         output = list(items(node.output()))
@@ -242,13 +242,13 @@ class _Translation:
         known = rows.named(map(_id, output), names)
         return rows.call("unpivot", names[:kept], spoken[kept:], *names[kept:], known=known)
 
-    def _hint(self, node: Any, taken: frozenset[str]) -> Rows:
+    def _hint(self, node: Any, taken: frozenset[str]) -> StatementRows:
         name = hint_name(node)
         if name is None:
             raise NotTranslatable("is of a kind that is not supported")
         return self.rows(node.child(), taken).call("hint", name)
 
-    def _repartition(self, node: Any, taken: frozenset[str]) -> Rows:
+    def _repartition(self, node: Any, taken: frozenset[str]) -> StatementRows:
         rows = self.rows(node.child(), taken)
         if class_name(node) == "Repartition":
             return rows.call("repartition" if node.shuffle() else "coalesce", int(node.numPartitions()))
@@ -261,7 +261,7 @@ class _Translation:
         numbers = [int(number.get())] if number.isDefined() else []
         return rows.call("repartitionByRange" if orders else "repartition", *numbers, *given)
 
-    def _union(self, node: Any, taken: frozenset[str]) -> Rows:
+    def _union(self, node: Any, taken: frozenset[str]) -> StatementRows:
         if node.byName() or node.allowMissingCol():
             raise NotTranslatable("is by name, which is not supported")
         first, *others = list(items(node.children()))
@@ -273,7 +273,7 @@ class _Translation:
             raise NotTranslatable("has columns in another order than its first part")
         for other in others:
             rows = rows.with_other("union", self.rows(other, taken), known=rows.known)
-        return Rows(rows.frame, rows.stock, rows.named(map(_id, items(node.output())), rows.names))
+        return StatementRows(rows.frame, rows.stock, rows.named(map(_id, items(node.output())), rows.names))
 
     def _check_is_of_job(self, plan: Any) -> None:
         if not STAND_INS.are_below(plan):
@@ -281,12 +281,12 @@ class _Translation:
 
     # -- with state ----------------------------------------------------------------------------------------------------
 
-    def _aggregate(self, node: Any, taken: frozenset[str]) -> Rows:
+    def _aggregate(self, node: Any, taken: frozenset[str]) -> StatementRows:
         written = written_sets(node)
         below = node.child() if written is None else written.below
         return aggregated(node, self.rows(below, taken), taken, written)
 
-    def _join(self, node: Any, taken: frozenset[str]) -> Rows:
+    def _join(self, node: Any, taken: frozenset[str]) -> StatementRows:
         how = _JOINS.get(str(node.joinType().sql()))
         if how is None:
             raise NotTranslatable("is of a kind that is not supported")
@@ -302,13 +302,15 @@ class _Translation:
         right = self.rows(node.right(), taken | set(left.names))
         return self._joined(node, left, right, outputs, right.names, how)
 
-    def _joined(self, node: Any, left: Rows, right: Any, outputs: list[Any], names: list[str], how: str) -> Rows:
-        other = right.known if isinstance(right, Rows) else left.named(map(_id, outputs), names)
-        both = Rows(left.frame, left.stock, {**left.known, **other})
+    def _joined(
+        self, node: Any, left: StatementRows, right: Any, outputs: list[Any], names: list[str], how: str
+    ) -> StatementRows:
+        other = right.known if isinstance(right, StatementRows) else left.named(map(_id, outputs), names)
+        both = StatementRows(left.frame, left.stock, {**left.known, **other})
         condition = node.condition()
         on = both.column(condition.get()) if condition.isDefined() else None
         known = left.known if how in ("leftsemi", "leftanti") else both.known
-        if isinstance(right, Rows):
+        if isinstance(right, StatementRows):
             return left.with_other("join", right, on, how, known=known)
         return left.call("join", right, on, how, known=known)
 
@@ -319,14 +321,14 @@ class _Translation:
             raise NotTranslatable("has tables with columns of the same name; give each column a name of its own before")
         return frame_of(self._spark, plan)
 
-    def _sort(self, node: Any, taken: frozenset[str]) -> Rows:
+    def _sort(self, node: Any, taken: frozenset[str]) -> StatementRows:
         if not getattr(node, "global")():
             raise NotTranslatable("is a SORT BY, which is not supported")
         rows = self.rows(node.child(), taken)
         orders = [ordering(self._spark, one, rows.expression(one.child())) for one in items(node.order())]
         return rows.call("orderBy", *orders)
 
-    def _limit(self, node: Any, taken: frozenset[str]) -> Rows:
+    def _limit(self, node: Any, taken: frozenset[str]) -> StatementRows:
         below = node.child()
         if class_name(below) != "LocalLimit":
             raise NotTranslatable("has no number")

@@ -15,9 +15,9 @@ from ...errors import PlanError
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.processor.cogroup.cogroup_form import Cogrouped
 from ...runtime.operators.processor.definition import BLOCK_HANDLER
-from ...runtime.operators.processor.frames.frame_form import Frames
+from ...runtime.operators.processor.frames.frame_form import FramesForm
 from ...runtime.operators.processor.operator import ProcessorOperator
-from ...runtime.operators.processor.rows.row_form import Form, Rows
+from ...runtime.operators.processor.rows.row_form import Form, RowsForm
 from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
 from ...runtime.protocols.operator_events.event_codec import types_by_name
 from ...runtime.spec import Settings
@@ -80,7 +80,7 @@ def plan_processor(
             )
     initial, initial_key = (None, ()) if initial_state is None else _initial_state(initial_state, rows.key_schema)
     event_time = None if watermark is None else watermark.event_time
-    form: Form = Frames(frame_settings(rows.inputs.spark)) if in_pandas else Rows()
+    form: Form = FramesForm(frame_settings(rows.inputs.spark)) if in_pandas else RowsForm()
     if rows.sides is not None:
         form = Cogrouped(form, *rows.sides)
 

@@ -18,7 +18,7 @@ from ...runtime.operators.contract import EpochSpec, KeyedOperator
 from ...runtime.protocols.event_time import MIN_WATERMARK
 from ...runtime.spec import Settings
 from ..inputs.event_time import CARRIER, EVENT_TIME_MARK, Watermark
-from ..inputs.inputs import Inputs, Part
+from ..inputs.inputs import InputPart, Inputs
 
 if TYPE_CHECKING:
     from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
@@ -126,7 +126,7 @@ class KeyedStage:
     @property
     def bare_output(self) -> Inputs:
         """The same, by the names that the stage itself gives to columns."""
-        return Inputs((Part(self.uid, self.template, self.inputs.is_streaming, origin=self),))
+        return Inputs((InputPart(self.uid, self.template, self.inputs.is_streaming, origin=self),))
 
     @property
     def output_watermark(self) -> Watermark | None:

@@ -22,10 +22,10 @@ from ...runtime.catalyst.spark_plans import analyzed, nodes_above, whole_plans
 from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.catalyst.types.arrow_functions import mapped_in_arrow
 from ...runtime.catalyst.types.arrow_types import arrow_type
-from ...runtime.operators.output_transform import Branch, Tail, TailColumn
+from ...runtime.operators.output_transform import OutputBranch, OutputColumn, OutputTransform
 from ..inputs.analysis import resolved
 from ..inputs.event_time import WINDOW_MARK
-from ..inputs.inputs import Inputs, Part
+from ..inputs.inputs import InputPart, Inputs
 from ..inputs.schemas import check_distinct_columns, check_distinct_fields
 from .stage import PRESENTED, WRITTEN, KeyedStage
 
@@ -45,7 +45,7 @@ _NEEDED_NODES = ("Join", "CartesianProduct", "Union")
 _NODE_NAME = re.compile(r"(?:\*(?:\(\d+\))? )?(\w+)")
 
 
-def plan_tail(stage: KeyedStage, part: Part) -> Tail | None:
+def plan_tail(stage: KeyedStage, part: InputPart) -> OutputTransform | None:
     """What is to be done to a stage's rows before they are staged; None: nothing.
 
     Raises:
@@ -68,7 +68,7 @@ def plan_tail(stage: KeyedStage, part: Part) -> Tail | None:
             " without need, as their order and their partitions are not those of the output; leave out sorting and"
             " repartitioning, or do it in foreachBatch"
         )
-    return Tail(
+    return OutputTransform(
         steps=part.steps,
         row_schema=row_schema,
         schema=schema,
@@ -80,7 +80,7 @@ def plan_tail(stage: KeyedStage, part: Part) -> Tail | None:
     )
 
 
-def plan_union(output: Inputs, uids: Mapping[KeyedStage, str]) -> Tail:
+def plan_union(output: Inputs, uids: Mapping[KeyedStage, str]) -> OutputTransform:
     """What is to be done to the rows of several stages that together are the output: a Spark job behind them.
 
     Args:
@@ -100,7 +100,7 @@ def plan_union(output: Inputs, uids: Mapping[KeyedStage, str]) -> Tail:
         f"[{uids[stage]}]" + (f" ({', '.join(names)})" if (names := _names(part)) else "")
         for stage, part in zip(stages, output.parts, strict=True)
     ]
-    return Tail(
+    return OutputTransform(
         steps=(),
         row_schema=last.template.schema,
         schema=output.schema,
@@ -110,12 +110,12 @@ def plan_union(output: Inputs, uids: Mapping[KeyedStage, str]) -> Tail:
         names=(f"union of {' and '.join(said)}",),
         moves_rows=True,
         branches=tuple(
-            Branch(uids[stage], part.steps, part.frame) for stage, part in zip(stages, output.parts, strict=True)
+            OutputBranch(uids[stage], part.steps, part.frame) for stage, part in zip(stages, output.parts, strict=True)
         ),
     )
 
 
-def output_key(stage: KeyedStage, part: Part) -> tuple[str, ...] | None:
+def output_key(stage: KeyedStage, part: InputPart) -> tuple[str, ...] | None:
     """The output columns that are the stage's key, under the names that they have behind all steps.
 
     Returns:
@@ -149,7 +149,7 @@ def output_key(stage: KeyedStage, part: Part) -> tuple[str, ...] | None:
     return tuple(key)
 
 
-def check_order_column(column: str | None, stage: KeyedStage, tail: Tail | None) -> None:
+def check_order_column(column: str | None, stage: KeyedStage, tail: OutputTransform | None) -> None:
     """Raise OptionError if a column is to tell the order of rows that are moved before it could be seen.
 
     Args:
@@ -171,7 +171,7 @@ def rows_of_the_stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBa
     return batches
 
 
-def _names(part: Part) -> tuple[str, ...]:
+def _names(part: InputPart) -> tuple[str, ...]:
     """What was called; a column of ours that goes before the output is nobody's call."""
     return tuple(step.what for step in part.steps if step.what not in (WRITTEN, PRESENTED))
 
@@ -208,7 +208,7 @@ def _with_mark(field: StructField, data_type: DataType, mark: str) -> StructFiel
 # -- what columns are made of ------------------------------------------------------------------------------------------
 
 
-def _columns(spark: SparkSession, template: DataFrame, output: DataFrame) -> tuple[TailColumn, ...] | None:
+def _columns(spark: SparkSession, template: DataFrame, output: DataFrame) -> tuple[OutputColumn, ...] | None:
     """What each output column is made of; None: it cannot be told of all of them."""
     plan, below = analyzed(output), [attribute.exprId().id() for attribute in items(analyzed(template).output())]
     known = resolved(spark, plan, below)
@@ -225,13 +225,13 @@ def _is_clear(expression: Any) -> bool:
     return not any(mark in class_name(node) for node in tree(expression) for mark in _OPAQUE)
 
 
-def _column(spark: SparkSession, expression: Any, below: Sequence[int]) -> TailColumn:
+def _column(spark: SparkSession, expression: Any, below: Sequence[int]) -> OutputColumn:
     if class_name(expression) == "AttributeReference":
-        return TailColumn("", (below.index(expression.exprId().id()),))
+        return OutputColumn("", (below.index(expression.exprId().id()),))
     attributes = {one.exprId().id(): one for one in tree(expression) if class_name(one) == "AttributeReference"}
     reads = [id for id in attributes if id in below]
     with whole_plans(spark):
         # With their types: without, a field that is known by its place, as behind "window.*", has no name.
         places = {id: called(spark, attributes[id], f"{{{at}}}") for at, id in enumerate(reads)}
         text = with_attributes(spark, expression, places)
-        return TailColumn(str(text.sql()), tuple(below.index(id) for id in reads))
+        return OutputColumn(str(text.sql()), tuple(below.index(id) for id in reads))

@@ -141,7 +141,7 @@ def explained(frame: DataFrame) -> str:
 
 
 @dataclass(frozen=True)
-class Exchange:
+class ShuffleExchange:
     """The uppermost exchange of a physical plan."""
 
     #: How it spreads the rows, such as ``HashPartitioning``.
@@ -153,7 +153,7 @@ class Exchange:
     text: str
 
 
-def uppermost_exchange(frame: DataFrame) -> Exchange | None:
+def uppermost_exchange(frame: DataFrame) -> ShuffleExchange | None:
     """The exchange that a frame's topmost operation takes its rows from; None: there is none on the straight way."""
     node = query_execution(frame).executedPlan().children().apply(0)
     while class_name(node) != "ShuffleExchangeExec" and node.children().size() == 1:
@@ -163,8 +163,8 @@ def uppermost_exchange(frame: DataFrame) -> Exchange | None:
     partitioning, text = node.outputPartitioning(), str(node.toString())
     kind = class_name(partitioning)
     if kind != "HashPartitioning":
-        return Exchange(kind, 0, 0, text)
-    return Exchange(kind, int(partitioning.numPartitions()), int(partitioning.expressions().size()), text)
+        return ShuffleExchange(kind, 0, 0, text)
+    return ShuffleExchange(kind, int(partitioning.numPartitions()), int(partitioning.expressions().size()), text)
 
 
 def straight_below(node: Any, beside: str | None = None) -> Any:

@@ -20,7 +20,7 @@ from pyarrow import fs
 
 from ...errors import CorruptStateError
 from ..storage.filesystem import exists, list_files
-from .lease.claims import Claim
+from .lease.claims import LeaseClaim
 
 _FOLDER = re.compile(r"branch-(\d{8})$")
 
@@ -52,7 +52,7 @@ def checkpoints_in(filesystem: fs.FileSystem, home: str) -> dict[int, str]:
     return found
 
 
-def branch_that_counts(filesystem: fs.FileSystem, root: str, claim: Claim | None) -> Branch:
+def branch_that_counts(filesystem: fs.FileSystem, root: str, claim: LeaseClaim | None) -> Branch:
     """What is to be read, given the claim that counts.
 
     A branch that was not seeded to the end holds nothing yet: what it was to be seeded from counts, and of that only
@@ -73,7 +73,7 @@ def branch_that_counts(filesystem: fs.FileSystem, root: str, claim: Claim | None
     return Branch(claim.parent, frozenset(claim.seed))
 
 
-def is_seeded(filesystem: fs.FileSystem, root: str, claim: Claim) -> bool:
+def is_seeded(filesystem: fs.FileSystem, root: str, claim: LeaseClaim) -> bool:
     """True if a claim's branch has all that it goes on from: a checkpoint, or the log of Spark's query."""
     home = Branch(claim.branch).home(root)
     return bool(checkpoints_in(filesystem, home)) or exists(filesystem, f"{home}/{SEEDED}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...state.keys.keygroups import shard_ranges
 from ...state.keys.registry import schema_to_json
-from ...state.store.state_manifest import ShardLineage
+from ...state.store.state_manifest import StateManifest
 from ..operators.contract import KeyedOperator
 from .metadata import OperatorState, ShardState, StateLayout
 
@@ -35,5 +35,5 @@ def empty_stage(job: JobSpec, operator: KeyedOperator) -> OperatorState:
         max_parallelism=settings.max_parallelism,
         registry=operator.registry.to_json(),
         record=operator.state_record,
-        shards=tuple(ShardState(lineage=ShardLineage(groups).to_json()) for groups in ranges),
+        shards=tuple(ShardState(lineage=StateManifest(groups).to_json()) for groups in ranges),
     )

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...errors import CorruptStateError
-from ...state.store.state_manifest import ShardLineage
+from ...state.store.state_manifest import StateManifest
 from ..connectors.transaction import SinkTransaction
 from ..storage.checksummed import Envelope
 from .format import Format
@@ -58,8 +58,8 @@ class ShardState(_Frozen):
     #: What the operator keeps for the shard besides keyed state, as JSON text.
     own_state: tuple[str, ...] = ()
 
-    def load(self) -> ShardLineage:
-        return ShardLineage.from_json(self.lineage)
+    def load(self) -> StateManifest:
+        return StateManifest.from_json(self.lineage)
 
 
 class StateLayout(_Frozen):

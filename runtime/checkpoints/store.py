@@ -30,7 +30,7 @@ from pyarrow import fs
 from ...errors import CheckpointError, CorruptStateError
 from ...state.store.files import StateFile
 from ...state.store.pool import StatePool
-from ...state.store.state_manifest import ShardLineage
+from ...state.store.state_manifest import StateManifest
 from ..connectors.staging import epoch_of
 from ..connectors.transaction import SinkTransaction
 from ..storage.checksummed import seal, unseal
@@ -380,17 +380,19 @@ class CheckpointStore:
             del self._held[holder]
 
     def collect_garbage(
-        self, uid: str, live: Iterable[ShardLineage], *, up_to_epoch: int | None = None, keep: Iterable[str] = ()
+        self, uid: str, live: Iterable[StateManifest], *, up_to_epoch: int | None = None, keep: Iterable[str] = ()
     ) -> int:
         """Remove pool files that no retained checkpoint, no holder and not ``live`` names; returns how many.
 
         Args:
             uid: the operator whose pool is swept.
-            live: lineages of the running job.
+            live: manifests of the running job.
             up_to_epoch: leave files of later epochs alone (their attempts may still be running); None: sweep all.
             keep: names of further files to keep.
         """
-        named = set(keep).union(*list(self._held.values())) | {file.name for lineage in live for file in lineage.files}
+        named = set(keep).union(*list(self._held.values())) | {
+            file.name for manifest in live for file in manifest.files
+        }
         ids = self.ids()
         for gone in {*self._named, *self._written_s}.difference(ids):
             # Not one that is being written meanwhile, which the newest is older than.

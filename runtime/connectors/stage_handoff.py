@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Exchange:
+class StageHandoff:
     """The rows that leave one stage for others.
 
     Args:

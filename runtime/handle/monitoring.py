@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class ToldQuery:
+class MonitoredQuery:
     """A query that describes itself."""
 
     runId: str

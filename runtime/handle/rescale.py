@@ -6,10 +6,10 @@ from concurrent.futures import TimeoutError as NotInTime
 
 from ...errors import QueryError
 from ..driver.requests.rescale_queue import RescaleRequest
-from .stopping import EndedQuery
+from .stopping import StoppableQuery
 
 
-class RescaledQuery(EndedQuery):
+class RescalableQuery(StoppableQuery):
     """A query whose number of shards can change while it runs."""
 
     def rescale(

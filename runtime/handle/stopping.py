@@ -12,7 +12,7 @@ from ..checkpoints.savepoints.queue import SavepointRequest
 from ..metrics.events.facts import FactListener, RunStopped
 from ..protocols.lifecycle.events import Stop
 from ..storage.filesystem import path_text
-from .waiting import AwaitedQuery
+from .waiting import AwaitableQuery
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 _CANCELLED_WITHIN_S = 20.0
 
 
-class EndedQuery(AwaitedQuery):
+class StoppableQuery(AwaitableQuery):
     """A query that can be paused, saved and stopped."""
 
     _thread: threading.Thread

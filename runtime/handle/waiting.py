@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, get_args
 
 from ...errors import QueryError
 from ..spec import PhaseKind
-from .monitoring import ToldQuery
+from .monitoring import MonitoredQuery
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _LONGEST_WAIT_S = 1.0
 
 
-class AwaitedQuery(ToldQuery):
+class AwaitableQuery(MonitoredQuery):
     """A query that others can wait for, and watch."""
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:

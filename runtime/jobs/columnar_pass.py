@@ -1,9 +1,9 @@
 """A sorted pass whose rows tasks scan and aggregate by themselves, with Arrow, in place of Spark's engine.
 
-Two Spark jobs: one whose tasks read Parquet files and leave runs of partial aggregates (:mod:`..tasks.scan.partial_scan`), and the
-pass itself, whose tasks merge their parts of the runs.  Spark schedules and retries both; no row goes through its JVM.
-Parts of the input that are not known to give the same (:mod:`..scan.scan_plans`) are Spark's, and meet the runs in
-the shards' tasks.
+Two Spark jobs: one whose tasks read Parquet files and leave runs of partial aggregates
+(:mod:`..tasks.scan.partial_scan`), and the pass itself, whose tasks merge their parts of the runs.  Spark schedules and
+retries both; no row goes through its JVM. Parts of the input that are not known to give the same
+(:mod:`..scan.scan_plans`) are Spark's, and meet the runs in the shards' tasks.
 
 What waits at the live source comes as a micro-batch.  Where a history is scanned, and the micro-batch is of files that
 can be, these are scanned as well, in a job of their own: nobody has promised that they can be, so whatever stands

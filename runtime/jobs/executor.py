@@ -13,8 +13,8 @@ from pyarrow import fs
 from pyspark import cloudpickle
 
 from ...errors import MisplacedRowsError, MixedModeError
-from ...state.store.packed_manifests import PackedLineages
-from ...state.store.state_manifest import ShardLineage
+from ...state.store.packed_manifests import PackedManifests
+from ...state.store.state_manifest import StateManifest
 from ..catalyst.columns import quoted
 from ..catalyst.spark_observations import observed_metrics
 from ..catalyst.spark_plans import repeatable
@@ -48,7 +48,7 @@ from .stage_jobs import StageJobs
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-    from ..operators.output_transform import Tail
+    from ..operators.output_transform import OutputTransform
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ _Way = TypeVar("_Way", bound=HashExchange | InPlace | JoinedInShards | ShardExch
 
 
 @dataclass(frozen=True)
-class Executed:
+class StageResult:
     """What a stage's Spark jobs in an epoch have come to."""
 
     #: One report per visited shard: those of the attempts whose result Spark took.
@@ -82,7 +82,7 @@ class EpochExecutor:
     #: True if the rows go to another stage.
     feeds_a_stage: bool = False
     #: What is done to the rows before they are staged; None: nothing.
-    tail: Tail | None = None
+    tail: OutputTransform | None = None
     #: Whether something is computed of rows on their way, for progress.
     observes: bool = False
     #: Where tasks leave partial aggregates for those of the shards; None: Spark makes all of them.
@@ -115,7 +115,7 @@ class EpochExecutor:
         self,
         frame: DataFrame | None,
         epoch: EpochSpec,
-        lineages: Sequence[ShardLineage],
+        manifests: Sequence[StateManifest],
         *,
         inputs: Sequence[DataFrame] = (),
         sorter: Literal["spark", "arrow"] = "spark",
@@ -127,13 +127,13 @@ class EpochExecutor:
         input_rows: int | None = None,
         tells_inputs: bool = False,
         pausable: bool = False,
-    ) -> Executed:
+    ) -> StageResult:
         """Run an epoch over ``frame``, or over no rows at all (timers only) when it is None.
 
         Args:
             frame: the epoch's input rows.
             epoch: what the tasks must know.
-            lineages: committed state of every shard.
+            manifests: committed state of every shard.
             inputs: the rows by input, where they may be prepared one by one.
             sorter: who sorts.
             shards: for an epoch without rows, the shards to visit; None: all.
@@ -152,27 +152,27 @@ class EpochExecutor:
         """
         if frame is not None and self.operator.is_stateless:
             return self._staged_as_they_are(frame, epoch)
-        pins = self.pins_for(lineages)
-        visited = tuple(range(len(lineages)) if frame is not None or shards is None else shards)
+        pins = self.pins_for(manifests)
+        visited = tuple(range(len(manifests)) if frame is not None or shards is None else shards)
         task = replace(
-            self.task(epoch, lineages, visited, inboxes, None if frame is None else sorter),
+            self.task(epoch, manifests, visited, inboxes, None if frame is None else sorter),
             finished=tuple((shard, report.to_bytes()) for shard, report in finished.items()),
             report_folder=report_folder,
             input_times=self.operator.input_times if tells_inputs and frame is not None else None,
         )
         reports: list[ShardReport] = []
         observed: dict[str, Row] = {}
-        is_first = frame is not None and self.is_first_pass(epoch, lineages)
+        is_first = frame is not None and self.is_first_pass(epoch, manifests)
         pause = self.pause if pausable else None
         scanned = read = None
         meets_none = is_first or not self.operator.has_first_pass  # of a join, which takes what meets no state
         if frame is not None and self._row_pass is not None and meets_none and not in_place:
-            read = self._row_pass.read(inputs or (frame,), epoch, len(lineages), finished)
+            read = self._row_pass.read(inputs or (frame,), epoch, len(manifests), finished)
         if read is not None:
             failpoint("backlog-scanned")
             frame, task = None, replace(task, runs=read.runs, sort=None)
         if frame is not None and self._columnar is not None and not is_first and not in_place:
-            scanned = self._columnar.scanned(inputs or (frame,), epoch, len(lineages), finished)
+            scanned = self._columnar.scanned(inputs or (frame,), epoch, len(manifests), finished)
             if scanned is not None:
                 failpoint("backlog-scanned")
         if scanned is not None and self._columnar is not None:
@@ -195,7 +195,7 @@ class EpochExecutor:
         if not reports:
             # No rows were given, or Spark found out that there are none and ran no task at all.  One row per visited
             # shard, so that partition i exists; the rows themselves are not input.
-            places, partitions = self.places(visited, lineages)
+            places, partitions = self.places(visited, manifests)
             held = pause if task.runs is not None else None
 
             def over_places(task: ShardTask) -> list[Row]:
@@ -216,9 +216,9 @@ class EpochExecutor:
             )
         if frame is not None and epoch.style == "random":
             self.jobs.note_rows(sum(report.counters.rows_in for report in reports))
-        return Executed(_with_input_rows(reports, input_rows or 0) if is_first else reports, observed)
+        return StageResult(_with_input_rows(reports, input_rows or 0) if is_first else reports, observed)
 
-    def _staged_as_they_are(self, frame: DataFrame, epoch: EpochSpec) -> Executed:
+    def _staged_as_they_are(self, frame: DataFrame, epoch: EpochSpec) -> StageResult:
         """An epoch of a stage that keeps nothing; the first shard stands for all."""
         schema = self.operator.output_schema
         rows = self.throttled(frame, epoch).select(*map(quoted, schema.fieldNames()))
@@ -232,7 +232,7 @@ class EpochExecutor:
             durations_ms={},
             dropped_rows=staged.dropped_rows,
         )
-        return Executed([report], observed_metrics(job) if self.observes else {})
+        return StageResult([report], observed_metrics(job) if self.observes else {})
 
     def _columnar_pass(self, folder: str) -> ColumnarPass:
         return ColumnarPass(
@@ -260,7 +260,7 @@ class EpochExecutor:
     def task(
         self,
         epoch: EpochSpec,
-        lineages: Sequence[ShardLineage],
+        manifests: Sequence[StateManifest],
         shards: tuple[int, ...],
         inboxes: Mapping[int, ShardInbox],
         sorter: Literal["spark", "arrow"] | None,
@@ -269,7 +269,7 @@ class EpochExecutor:
 
         Args:
             epoch: what it must know.
-            lineages: committed state of every shard.
+            manifests: committed state of every shard.
             shards: those of the partitions.
             inboxes: what goes to shards besides the epoch.
             sorter: who sorts; None: there are no rows.
@@ -279,7 +279,7 @@ class EpochExecutor:
             run_id=self.run_id,
             epoch=epoch,
             operator=self._pickled,
-            lineages=PackedLineages(lineages),
+            manifests=PackedManifests(manifests),
             shards=shards,
             state_filesystem=self.state_filesystem,
             state_pool=self.state_pool,
@@ -356,34 +356,34 @@ class EpochExecutor:
         again = ShardReport.of_rows(run(alone))
         return [report if report.shard in found else replace(report, dropped_rows=0) for report in again]
 
-    def places(self, shards: Sequence[int], lineages: Sequence[ShardLineage]) -> tuple[DataFrame, tuple[int, ...]]:
-        """Rows for a task over some shards that reads none, to be run where the shards' replicas are.
+    def places(self, shards: Sequence[int], manifests: Sequence[StateManifest]) -> tuple[DataFrame, tuple[int, ...]]:
+        """Rows for a task over some shards that reads none, to be run where the shards' local copies are.
 
         Returns:
             The rows, and for each of their partitions its shard, or ``NO_SHARD``.
         """
-        pins = self.pins_for(lineages)
+        pins = self.pins_for(manifests)
         if pins is None:
             return self.spark.range(0, len(shards), 1, len(shards)), tuple(shards)
-        partitions = tuple(shard if shard in shards else NO_SHARD for shard in range(len(lineages)))
+        partitions = tuple(shard if shard in shards else NO_SHARD for shard in range(len(manifests)))
         return pins.of(shards), partitions
 
-    def pins_for(self, lineages: Sequence[ShardLineage]) -> ShardPins | None:
+    def pins_for(self, manifests: Sequence[StateManifest]) -> ShardPins | None:
         """What keeps shards in place, for the next job; None: they have no state yet, or there is no choice now.
 
         Args:
-            lineages: as for :meth:`execute`.
+            manifests: as for :meth:`execute`.
         """
-        if not any(lineage.files for lineage in lineages):
+        if not any(manifest.files for manifest in manifests):
             return None
         with self._asking:  # an epoch may ask, and a compaction beside it
             if self._can_pin is None:
                 self._can_pin = ShardPins.are_possible(self.spark)
             if not self._can_pin:
                 return None
-            if self._pins is None or self._pins.parallelism != len(lineages):
+            if self._pins is None or self._pins.parallelism != len(manifests):
                 self.close()
-                self._pins = ShardPins(self.spark, self.operator.uid, len(lineages))
+                self._pins = ShardPins(self.spark, self.operator.uid, len(manifests))
             return self._pins if self._pins.have_choice() else None
 
     def _collected(
@@ -426,11 +426,11 @@ class EpochExecutor:
         assert misplaced is not None, "there is at least one job"
         raise misplaced
 
-    def is_first_pass(self, epoch: EpochSpec, lineages: Sequence[ShardLineage]) -> bool:
+    def is_first_pass(self, epoch: EpochSpec, manifests: Sequence[StateManifest]) -> bool:
         """Whether Spark alone does most of an epoch: there is no state, and no row can be late."""
         if not self.operator.has_first_pass or epoch.style != "sorted" or can_be_late(epoch.late_watermark_ms):
             return False
-        return not any(lineage.files for lineage in lineages)
+        return not any(manifest.files for manifest in manifests)
 
     def _first_pass(
         self,

@@ -4,9 +4,9 @@ Of a small epoch most is what Spark does for each job, and what is handed on by 
 The second stage's tasks must know before the job what else is told by the first one's, so this is for epochs in which
 nothing depends on that (``driver/stages_together.py``).
 
-The plan is made once (:mod:`..catalyst.prepared.prepared_physical_plan`).  Where it cannot be, or Spark has had to compute a task's
-rows twice, the stages run one after the other: state changes behind a whole epoch only, so what was done counts for
-nothing.
+The plan is made once (:mod:`..catalyst.prepared.prepared_physical_plan`).  Where it cannot be, or Spark has had to
+compute a task's rows twice, the stages run one after the other: state changes behind a whole epoch only, so what was
+done counts for nothing.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from pyspark.sql.types import StructType
 
 from ...errors import MisplacedRowsError
 from ...state.keys.keygroups import bit_reversed
-from ...state.store.state_manifest import ShardLineage
-from ..catalyst.prepared.prepared_logical_plan import PlanShape, PlanTemplate
-from ..catalyst.prepared.prepared_physical_plan import ExecutedTemplate
+from ...state.store.state_manifest import StateManifest
+from ..catalyst.prepared.prepared_logical_plan import PlanShape, PreparedLogicalPlan
+from ..catalyst.prepared.prepared_physical_plan import PreparedPhysicalPlan
 from ..catalyst.spark_plans import Spread, straight_spreads
 from ..catalyst.spark_session import PrivateSession
 from ..jvm.worker_errors import translate
@@ -32,9 +32,9 @@ from ..operators.admission import LATE_BOUND_COLUMN, bound_us
 from ..operators.contract import EpochSpec
 from ..protocols.operator_events.task_events import ShardInbox
 from ..tasks.report import REPORT_SCHEMA, ShardReport
-from ..tasks.report_accumulator import ToldReports
+from ..tasks.report_accumulator import ReportAccumulator
 from ..tasks.shard.shard_task import ShardTask
-from .executor import EpochExecutor, Executed
+from .executor import EpochExecutor, StageResult
 from .shard_placement import PIN_COLUMN, ShardPins
 from .shuffle import HashExchange
 
@@ -45,42 +45,42 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Part:
+class FusedStage:
     """What one of the stages does in an epoch, on all of its shards.
 
     Args:
         stage: runs it by itself.
         spec: what its tasks must know.
-        lineages: committed state of every shard.
+        manifests: committed state of every shard.
         inboxes: what goes to shards besides.
         sorter: who sorts.
-        pins: where the shards' replicas are, once :meth:`placed`; None: anywhere.
+        pins: where the shards' local copies are, once :meth:`placed`; None: anywhere.
     """
 
     stage: EpochExecutor
     spec: EpochSpec
-    lineages: Sequence[ShardLineage]
+    manifests: Sequence[StateManifest]
     inboxes: Mapping[int, ShardInbox]
     sorter: Literal["spark", "arrow"] = "spark"
     pins: ShardPins | None = None
 
-    def placed(self) -> Part:
+    def placed(self) -> FusedStage:
         """The same, with the places of the shards of now."""
-        return replace(self, pins=self.stage.pins_for(self.lineages))
+        return replace(self, pins=self.stage.pins_for(self.manifests))
 
     @property
     def by_hash(self) -> bool:
         """Whether partitions are shards as Spark's aggregation by key leaves them; False: rows are moved by shard."""
         if self.pins is not None:
             return False
-        return HashExchange.is_possible(self.stage.operator, self.stage.max_parallelism, len(self.lineages))
+        return HashExchange.is_possible(self.stage.operator, self.stage.max_parallelism, len(self.manifests))
 
     @property
     def task(self) -> ShardTask:
         """Works on the rows of each shard."""
-        count = len(self.lineages)
+        count = len(self.manifests)
         shards = tuple(bit_reversed(place, count) if self.by_hash else place for place in range(count))
-        return self.stage.task(self.spec, self.lineages, shards, self.inboxes, self.sorter)
+        return self.stage.task(self.spec, self.manifests, shards, self.inboxes, self.sorter)
 
     def in_shards(self, rows: DataFrame) -> DataFrame:
         """Rows in its shards, in order; ``rows``: its input."""
@@ -91,26 +91,26 @@ class Part:
     def holds(self, spreads: Sequence[Spread]) -> bool:
         """Whether Spark's plan brings rows to its shards; ``spreads``: the exchanges below its function, from above."""
         if self.pins is not None:  # what its rows are prepared with may have exchanges of its own
-            return list(spreads[:1]) == [Spread(len(self.lineages), None, meets_beside=True)]
+            return list(spreads[:1]) == [Spread(len(self.manifests), None, meets_beside=True)]
         keys = len(self.stage.operator.key_columns) if self.by_hash else None
-        return list(spreads) == [Spread(len(self.lineages), keys)]
+        return list(spreads) == [Spread(len(self.manifests), keys)]
 
     def has_all(self, reports: Sequence[ShardReport]) -> bool:
         """Whether there is one report of each shard."""
-        return sorted(report.shard for report in reports) == list(range(len(self.lineages)))
+        return sorted(report.shard for report in reports) == list(range(len(self.manifests)))
 
 
 @dataclass(frozen=True)
 class _Job:
     """The job over rows that change."""
 
-    template: ExecutedTemplate
+    template: PreparedPhysicalPlan
     #: For each stage, see :attr:`ShardTask.columns`.
     columns: tuple[tuple[str, ...] | None, ...]
 
 
 @dataclass
-class StagesInOneJob:
+class FusedStages:
     """Runs epochs of two stages.
 
     Args:
@@ -131,9 +131,11 @@ class StagesInOneJob:
     _dealings: tuple[int | None, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
-        self._told = ToldReports(self.first.spark)
+        self._told = ReportAccumulator(self.first.spark)
 
-    def execute(self, frame: DataFrame, first: Part, second: Part) -> tuple[Executed, Executed] | None:
+    def execute(
+        self, frame: DataFrame, first: FusedStage, second: FusedStage
+    ) -> tuple[StageResult, StageResult] | None:
         """Run an epoch's rows through both stages.
 
         Args:
@@ -173,7 +175,7 @@ class StagesInOneJob:
         if not first.has_all(told) or not second.has_all(found):
             self._give_up("not of each task were the rows of one attempt taken")
             return None
-        return Executed(_by_shard(told)), Executed(_by_shard(found))
+        return StageResult(_by_shard(told)), StageResult(_by_shard(found))
 
     def _give_up(self, why: str) -> None:
         stages = f"{self.first.operator.uid} and {self.second.operator.uid}"
@@ -182,10 +184,10 @@ class StagesInOneJob:
 
     # -- the plan ------------------------------------------------------------------------------------------------------
 
-    def _handing_on(self, first: Part) -> ShardTask:
+    def _handing_on(self, first: FusedStage) -> ShardTask:
         return replace(first.task, hands_on=self.first.jobs.row_schema)
 
-    def _job(self, frame: DataFrame, first: Part, second: Part) -> _Job | None:
+    def _job(self, frame: DataFrame, first: FusedStage, second: FusedStage) -> _Job | None:
         """The job over an epoch's rows; None: its plan cannot be made once."""
         parts = (first, second)
         by = [part.stage.operator.prepares_by(part.spec) for part in parts]
@@ -203,8 +205,8 @@ class StagesInOneJob:
                 self._known[key] = None
         return self._known[key]
 
-    def _planned(self, shape: PlanShape, first: Part, second: Part) -> _Job | None:
-        partitions = {len(part.lineages) for part in (first, second) if part.by_hash}
+    def _planned(self, shape: PlanShape, first: FusedStage, second: FusedStage) -> _Job | None:
+        partitions = {len(part.manifests) for part in (first, second) if part.by_hash}
         if len(partitions) > 1:
             return None
         if self._session is None:
@@ -233,9 +235,9 @@ class StagesInOneJob:
             return nowhere and second.holds(spreads[-2]) and first.holds(spreads[-1])
 
         # What is not the same each time has no template.
-        if PlanTemplate.of(session, schema, job, returns, bound, PIN_COLUMN) is None:
+        if PreparedLogicalPlan.of(session, schema, job, returns, bound, PIN_COLUMN) is None:
             return None
-        template = ExecutedTemplate.of(
+        template = PreparedPhysicalPlan.of(
             session, schema, job, returns, bound, holds, is_rdd=shape.is_rdd, beside=PIN_COLUMN
         )
         return None if template is None else _Job(template, tuple(one.columns for one in made[0]))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
     from pyspark.sql.types import StructType
 
-    from ..operators.output_transform import Tail
+    from ..operators.output_transform import OutputTransform
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Staged:
 
 
 def staged_behind(
-    handed_on: Mapping[str, DataFrame], tail: Tail, place: OutputPlace, epoch: int, run_id: str
+    handed_on: Mapping[str, DataFrame], tail: OutputTransform, place: OutputPlace, epoch: int, run_id: str
 ) -> tuple[Staged, dict[str, Row]]:
     """Do what follows the last stage, or several, to the rows that are handed on, and stage the result.
 
@@ -81,7 +81,7 @@ def staged_rows(
     """
     # mapInArrow looks columns up by name and takes dots and backticks for syntax.
     rows = rows.toDF(*[f"c{at}" for at in range(len(rows.columns))])
-    task = TailTask(place, schema, epoch, run_id)
+    task = OutputTransformTask(place, schema, epoch, run_id)
     job = mapped_in_arrow(rows, task, REPORT_SCHEMA)
     found = [json.loads(bytes(row[0])) for row in job.collect()]
     files = tuple(StagedFile(**file) for one in found for file in one["files"])
@@ -89,7 +89,7 @@ def staged_rows(
 
 
 @dataclass(frozen=True)
-class TailTask:
+class OutputTransformTask:
     """The function handed to ``mapInArrow``: stages the rows of one partition, whatever partitions there are."""
 
     place: OutputPlace

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructType
 
-from ..catalyst.prepared.prepared_logical_plan import PlanShape, PlanTemplate
-from ..catalyst.prepared.prepared_physical_plan import ExecutedTemplate
+from ..catalyst.prepared.prepared_logical_plan import PlanShape, PreparedLogicalPlan
+from ..catalyst.prepared.prepared_physical_plan import PreparedPhysicalPlan
 from ..operators.admission import LATE_BOUND_COLUMN, bound_us
 from ..tasks.report import REPORT_SCHEMA
 from ..tasks.shard.publish_task import PublishTask
@@ -59,7 +59,7 @@ class ExecutedJob:
         numbers: its parameters.
     """
 
-    template: ExecutedTemplate
+    template: PreparedPhysicalPlan
     rows: DataFrame
     functions: tuple[Callable[..., Any] | None, ...]
     numbers: Mapping[str, int]
@@ -70,7 +70,7 @@ class ExecutedJob:
 
 
 @dataclass
-class JobTemplate:
+class PreparedJob:
     """A stage's job over rows that change.
 
     Args:
@@ -79,16 +79,16 @@ class JobTemplate:
         publishing: what stages the rows that a task hands on.
     """
 
-    plan: PlanTemplate
+    plan: PreparedLogicalPlan
     columns: tuple[str, ...] | None
     publishing: Callable[[ShardTask], PublishTask]
     #: Makes its physical plan, if its input is an RDD.
-    execute: Callable[[], ExecutedTemplate | None]
+    execute: Callable[[], PreparedPhysicalPlan | None]
     #: Whether Spark has been seen to plan it as expected.
     is_checked: bool = False
 
     @cached_property
-    def executed(self) -> ExecutedTemplate | None:
+    def executed(self) -> PreparedPhysicalPlan | None:
         """Its physical plan; None: there is none that is made once."""
         return self.execute()
 
@@ -104,7 +104,7 @@ class JobTemplate:
         shape: PlanShape,
         holds: Callable[[DataFrame], bool],
         beside: str | None,
-    ) -> JobTemplate | None:
+    ) -> PreparedJob | None:
         """The template of a job; None: its plan cannot be made once for all.
 
         Args:
@@ -127,15 +127,15 @@ class JobTemplate:
             return found
 
         bound = [LATE_BOUND_COLUMN] if takes_late_bound else []
-        plan = PlanTemplate.of(session, schema, job, returns, bound, beside)
+        plan = PreparedLogicalPlan.of(session, schema, job, returns, bound, beside)
         if plan is None:
             return None
         functions = tuple(returns)
 
-        def execute() -> ExecutedTemplate | None:
+        def execute() -> PreparedPhysicalPlan | None:
             if not shape.is_of_rdds:
                 return None
-            return ExecutedTemplate.of(
+            return PreparedPhysicalPlan.of(
                 session, schema, lambda rows: make(rows)[0], functions, bound, holds, is_rdd=shape.is_rdd, beside=beside
             )
 
@@ -168,7 +168,7 @@ def _numbers(task: ShardTask) -> dict[str, int]:
     return {LATE_BOUND_COLUMN: bound_us(task.epoch.late_watermark_ms)}
 
 
-class JobTemplates:
+class PreparedJobs:
     """The templates of a stage, by all that its jobs depend on.
 
     Args:
@@ -180,7 +180,7 @@ class JobTemplates:
         self._operator = operator
         self._publishing = publishing
         #: None: there can be no such template.
-        self._known: dict[_Key, JobTemplate | None] = {}
+        self._known: dict[_Key, PreparedJob | None] = {}
         #: What Spark has planned otherwise than expected, and would plan so again in each epoch.
         self._refused: set[_Key] = set()
 
@@ -240,7 +240,7 @@ class JobTemplates:
         dealing = way.dealing if isinstance(way, ShardPins) else 0
         return _Key(type(way), dealing, shape, by, order, sorts, task.hands_on is None)
 
-    def _template(self, key: _Key, way: OwnWay, make: Make, *, checks: bool) -> JobTemplate | None:
+    def _template(self, key: _Key, way: OwnWay, make: Make, *, checks: bool) -> PreparedJob | None:
         if key not in self._known:
             if len(self._known) >= _MANY:
                 self._known.clear()
@@ -249,7 +249,7 @@ class JobTemplates:
                 del self._known[known]
             schema = StructType.fromJson(json.loads(key.shape.schema))
             try:
-                self._known[key] = JobTemplate.of(
+                self._known[key] = PreparedJob.of(
                     way.session,
                     schema,
                     make,

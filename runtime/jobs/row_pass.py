@@ -1,9 +1,9 @@
 """A sorted pass of a deduplication or of a join whose rows tasks read by themselves, with Arrow, in place of Spark.
 
 As :mod:`.columnar_pass`: one Spark job whose tasks read Parquet files and leave runs, and the pass itself, whose tasks
-make of their part of the runs what Spark would have made of the rows (:mod:`..tasks.scan.first_rows`, :mod:`..tasks.scan.joined_rows`).  All of
-an epoch's rows are read so, or none: where something stands against one part, Spark reads all, as it does where more
-rows have come to a few neighbouring key groups than fit into memory.
+make of their part of the runs what Spark would have made of the rows (:mod:`..tasks.scan.first_rows`,
+:mod:`..tasks.scan.joined_rows`).  All of an epoch's rows are read so, or none: where something stands against one part,
+Spark reads all, as it does where more rows have come to a few neighbouring key groups than fit into memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..operators.dedup.definition import Deduplication
 from ..operators.join.definition import StreamJoin
 from ..scan.parquet_scan import NotTakenError
 from ..scan.partial_scans import file_parts
-from ..scan.row_scans import RowScan, recognised_rows
+from ..scan.row_scans import RecognisedRows, recognised_rows
 from ..scan.scan_plans import check_source
 from ..storage.filesystem import delete_quietly, resolve
 from ..tasks.report import REPORT_SCHEMA
@@ -81,7 +81,7 @@ def work_of(operator: KeyedOperator, frame: DataFrame, epoch: EpochSpec | None) 
 
 def recognise_parts(
     operator: KeyedOperator, frames: Sequence[DataFrame], epoch: EpochSpec | None, engine: str
-) -> list[tuple[RowWork, RowScan]]:
+) -> list[tuple[RowWork, RecognisedRows]]:
     """How tasks read an operator's input, part by part.
 
     Args:
@@ -111,7 +111,7 @@ def recognise_parts(
     return [(work, _scan_of(work, part)) for work, part in zip(works, parts, strict=True)]
 
 
-def _scan_of(work: RowWork, frame: DataFrame) -> RowScan:
+def _scan_of(work: RowWork, frame: DataFrame) -> RecognisedRows:
     if work.side_column is None:
         found = recognised_rows(frame, _wanted(work, 0), work.key_columns, lists=work.has_places)
     else:
@@ -214,7 +214,7 @@ class RowPass:
     def _reports(
         self,
         work: RowWork,
-        scan: RowScan,
+        scan: RecognisedRows,
         side: int,
         name: str,
         buckets: Buckets,
@@ -262,7 +262,7 @@ def _in_order(parts: Sequence[RankedPart]) -> tuple[RankedPart, ...]:
     return tuple(sorted(parts, key=lambda one: (one.rank or 0, one.part.path, one.part.start)))
 
 
-def _ranks(scans: Sequence[RowScan]) -> dict[str, int]:
+def _ranks(scans: Sequence[RecognisedRows]) -> dict[str, int]:
     """Where each file stands among all, by URI without escapes."""
     known = [(file, uri) for scan in scans for uri, file in scan.files.items()]
     if len({uri for _, uri in known}) < len(known) or len(known) > _MOST_FILES:

@@ -1,4 +1,4 @@
-"""Keeps each shard's task on the executor that has its replica.
+"""Keeps each shard's task on the executor that has its local copy.
 
 A tiny table has one row per shard, each in a partition whose place is said when it is made, and an epoch's rows are
 joined to it: Spark prefers to run the join's tasks where those partitions are.  The rows are cached, so Spark also

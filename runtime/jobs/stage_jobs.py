@@ -23,7 +23,7 @@ from ..tasks.shard.publish_task import ArrowFunction, PublishTask, as_mapped, pr
 from ..tasks.shard.question_task import QuestionTask
 from ..tasks.shard.shard_task import ShardTask
 from ..tasks.shard.shards_in_one import InOneTask
-from .prepared_jobs import ExecutedJob, JobTemplates, OwnWay
+from .prepared_jobs import ExecutedJob, OwnWay, PreparedJobs
 from .shard_placement import ShardPins
 from .shuffle import (
     SHARD_COLUMN,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from ..operators.output_transform import Tail
+    from ..operators.output_transform import OutputTransform
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class StageJobs:
     operator: KeyedOperator
     max_parallelism: int
     feeds_a_stage: bool
-    tail: Tail | None
+    tail: OutputTransform | None
 
     def __post_init__(self) -> None:
         #: By the style of epochs.
@@ -72,7 +72,7 @@ class StageJobs:
         self._in_one: InOneTask | None = None
         self._joined: JoinedInShards | None = None
         self._shard_exchange: ShardExchange | None = None
-        self._templates = JobTemplates(self.operator, self.publishing)
+        self._templates = PreparedJobs(self.operator, self.publishing)
         #: Styles of epochs whose rows Spark does not leave in place.
         self._moved: set[str] = set()
         #: Spark has brought rows to other partitions than its plan said.
@@ -102,14 +102,14 @@ class StageJobs:
         Args:
             frame: the rows.
             task: works on the rows of each shard.
-            pins: where the shards' replicas are; None: anywhere.
+            pins: where the shards' local copies are; None: anywhere.
             in_place: the rows are in their shards already, if Spark leaves them there.
 
         Yields:
             Jobs with one exchange at most, if Spark allows it; the next one is for when Spark has not done what its
             plan said.
         """
-        parallelism, without = len(task.lineages), {shard for shard, _ in task.finished}
+        parallelism, without = len(task.manifests), {shard for shard, _ in task.finished}
         own_session = self._has_own_session(task)
         if pins is not None and task.epoch.style == "random" and own_session:
             job = self._planned_once(pins, frame, task, lambda rows: self.beside_pins(pins, rows, task))
@@ -161,7 +161,7 @@ class StageJobs:
         Yields:
             As :meth:`of_epoch`.
         """
-        parallelism, without = len(task.lineages), {shard for shard, _ in task.finished}
+        parallelism, without = len(task.manifests), {shard for shard, _ in task.finished}
 
         def keyed(rows: DataFrame) -> DataFrame:
             return with_key_group(rows, self.operator, self.max_parallelism)
@@ -201,11 +201,11 @@ class StageJobs:
         rows = self._prepared(rows, task.epoch)
         if not by_hash:
             without = {shard for shard, _ in task.finished}
-            rows = exchanged_by_shard(rows, self.max_parallelism, len(task.lineages), without=without)
+            rows = exchanged_by_shard(rows, self.max_parallelism, len(task.manifests), without=without)
         return self._in_order(rows, task)
 
     def beside_pins(self, pins: ShardPins, rows: DataFrame, task: ShardTask) -> DataFrame:
-        """As :meth:`in_shards`, where the shards' replicas are.
+        """As :meth:`in_shards`, where the shards' local copies are.
 
         Args:
             pins: say where that is.
@@ -213,7 +213,7 @@ class StageJobs:
             task: works on them.
         """
         rows = self._prepared(rows, task.epoch)
-        rows = exchanged_by_shard(rows, self.max_parallelism, len(task.lineages), keep_shard=True)
+        rows = exchanged_by_shard(rows, self.max_parallelism, len(task.manifests), keep_shard=True)
         return self._in_order(pins.beside(rows, SHARD_COLUMN), task)
 
     def handed_on(self, rows: DataFrame, task: ShardTask) -> tuple[DataFrame, ShardTask]:
@@ -244,7 +244,7 @@ class StageJobs:
         # What is handed on, to another stage or to operations of Spark's, is in its shard's partition.
         if self._misplaced or self.feeds_a_stage or task.hands_on is not None:
             return False
-        if not InOneTask.is_possible(self.operator, len(task.lineages)):
+        if not InOneTask.is_possible(self.operator, len(task.manifests)):
             return False
         if task.epoch.style == "sorted":
             return task.runs is None and is_small(frame)
@@ -333,7 +333,7 @@ class StageJobs:
         """What stages the rows that a task hands on."""
         schema = self.operator.output_schema if self.tail is None else self.tail.schema
         # It stages rows: it runs no operator and reads no state, and events are of one epoch.
-        task = replace(task, operator=b"", lineages=task.lineages.emptied(), inboxes=())
+        task = replace(task, operator=b"", manifests=task.manifests.emptied(), inboxes=())
         return PublishTask(task, emitted_schema(schema) if self.feeds_a_stage else schema)
 
 

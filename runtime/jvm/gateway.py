@@ -1,9 +1,10 @@
 """The one way into the JVM of a classic session; only the modules beside this one go it.
 
-The rooms above ask questions: of plans (:mod:`..catalyst.spark_plans`), expressions (:mod:`..catalyst.spark_expressions`), types and tables
-(:mod:`..spark_io.spark_tables`), formats (:mod:`..spark_io.spark_formats`), paths (:mod:`..storage.spark_paths`), settings and sessions
-(:mod:`..catalyst.spark_session`), executors (:mod:`..catalyst.spark_cluster`).  A session of another kind needs another answer to each of
-these questions and nothing else; what it cannot answer it says it does not know.
+The rooms above ask questions: of plans (:mod:`..catalyst.spark_plans`), expressions
+(:mod:`..catalyst.spark_expressions`), types and tables (:mod:`..spark_io.spark_tables`), formats
+(:mod:`..spark_io.spark_formats`), paths (:mod:`..storage.spark_paths`), settings and sessions
+(:mod:`..catalyst.spark_session`), executors (:mod:`..catalyst.spark_cluster`).  A session of another kind needs another
+answer to each of these questions and nothing else; what it cannot answer it says it does not know.
 
 Every use of the gateway is a round trip, and so is every step from a package to a package in it: classes are asked for
 by their whole names.

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...state.store.state_manifest import ShardLineage
+from ...state.store.state_manifest import StateManifest
 from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..tasks.report import ShardReport
 from .events.facts import OffsetsRead, SourceSeen
@@ -71,18 +71,20 @@ def durations_ms(reports: Sequence[ShardReport], elapsed_ms: int) -> dict[str, i
 
 
 def state_operator(
-    name: str, reports: Sequence[ShardReport], lineages: Sequence[ShardLineage], sums: Counter[str]
+    name: str, reports: Sequence[ShardReport], manifests: Sequence[StateManifest], sums: Counter[str]
 ) -> dict[str, Any]:
     """One entry of ``stateOperators``, with Spark's names where Spark has the thing."""
     return {
         "operatorName": name,
-        "numRowsTotal": max(0, sum(file.entries - file.tombstones for lineage in lineages for file in lineage.files)),
+        "numRowsTotal": max(
+            0, sum(file.entries - file.tombstones for manifest in manifests for file in manifest.files)
+        ),
         "numRowsUpdated": sums["keys"],
         "numRowsRemoved": sums["tombstones"],
         "allUpdatesTimeMs": sums["processMs"],
         "commitTimeMs": sums["publishMs"],
         "numRowsDroppedByWatermark": sums["lateRows"],
-        "numShufflePartitions": len(lineages),
+        "numShufflePartitions": len(manifests),
         "numStateStoreInstances": len(reports),
         "customMetrics": {
             "numExpiredTimers": sums["timers"],

@@ -158,7 +158,7 @@ class RunHistory:
             inputRowsPerSecond=read["inputRows"] / since_last_s if since_last_s > 0 else 0.0,
             processedRowsPerSecond=read["inputRows"] / elapsed_s if elapsed_s > 0 else 0.0,
             stateOperators=[
-                state_operator(stage.uid, stage.reports, stage.lineages, by_stage[stage.uid])
+                state_operator(stage.uid, stage.reports, stage.manifests, by_stage[stage.uid])
                 for stage in applied.stages
                 if stage.keeps_state
             ],

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...errors import CheckpointError
 from ..checkpoints.lease.claims import ClaimFolder
-from ..checkpoints.lease.run_presence import Standing, standing_of
+from ..checkpoints.lease.run_presence import RunPresence, standing_of
 from ..storage.filesystem import resolve
 from .events.event_reader import HistoryTail
 from .events.events import CheckpointCompleted, EpochApplied
@@ -50,7 +50,7 @@ class JobStatus:
 
     location: str
     at_ms: int
-    standing: Standing
+    standing: RunPresence
     #: The newest run that has left a log; None: there is none.
     run: RunRecord | None
     checkpoint: CheckpointSeen | None

@@ -171,7 +171,7 @@ class Translator:
 
 
 def _stage(stage: facts.StageEpoch, sums: Counter[str]) -> events.StageProgress:
-    files = [file for lineage in stage.lineages for file in lineage.files]
+    files = [file for manifest in stage.manifests for file in manifest.files]
     slowest: dict[str, int] = {}
     for report in stage.reports:
         for name, value in report.durations_ms.items():

@@ -15,19 +15,19 @@ from ...errors import PlanError
 from ..checkpoints.branch import Branch
 from ..checkpoints.lease.driver_lease import DriverLease
 from ..checkpoints.metadata import CheckpointMetadata
-from ..checkpoints.savepoints.queue import SavepointDesk
+from ..checkpoints.savepoints.queue import SavepointQueue
 from ..checkpoints.store import CheckpointStore
 from ..connectors.sinks.per_epoch import NoopSink
 from ..driver.recovery.initial_state import fresh_state
 from ..driver.recovery.recovery import Recovered
-from ..driver.requests.commit_queue import CommitDesk
+from ..driver.requests.commit_queue import CommitQueue
 from ..driver.requests.pause_switch import PauseSwitch
 from ..driver.run.live_start import LiveStart
 from ..driver.run.phases import PHASES
 from ..driver.run.running_job import RunContext, RunningJob
 from ..driver.run.shutdown import Ending
 from ..driver.run.snapshot import Published
-from ..driver.state.job_state import Cut
+from ..driver.state.job_state import CheckpointSnapshot
 from ..jvm.worker_errors import translate
 from ..metrics.backlog import BacklogProgress
 from ..metrics.events.facts import Fact
@@ -91,8 +91,8 @@ def history_pass(job: JobSpec, location: str) -> tuple[CheckpointStore, Checkpoi
         stopping=threading.Event(),
         wake=threading.Event(),
         pause=PauseSwitch(lambda: None),
-        desk=SavepointDesk(lambda request: None),
-        commits=CommitDesk(),
+        desk=SavepointQueue(lambda request: None),
+        commits=CommitQueue(),
         live=None,
         live_start=LiveStart(job, store, location, None, listener),
         published=Published(),
@@ -109,5 +109,5 @@ def history_pass(job: JobSpec, location: str) -> tuple[CheckpointStore, Checkpoi
     finally:
         take_all(run.events.close, run.losses.close, *[executor.close for executor in run.executors.values()])
     state.set_source("history", is_backlog=False, finished=True)
-    cut = Cut.of(state, 1, TRIGGER, finished_shards={}, events={}, form=job.staged_form)
+    cut = CheckpointSnapshot.of(state, 1, TRIGGER, finished_shards={}, events={}, form=job.staged_form)
     return store, cut.to_metadata(with_state=True)

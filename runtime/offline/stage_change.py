@@ -17,7 +17,7 @@ from ...errors import MixedModeError, StateSchemaError, UnknownStateError
 from ...state.keys.keygroups import KeyGroupRange
 from ...state.keys.layout import TIMER_SLOTS, TimerKind
 from ...state.keys.registry import StateRegistry, schema_from_json
-from ...state.store.state_manifest import ShardLineage
+from ...state.store.state_manifest import StateManifest
 from ..catalyst.columns import quoted
 from ..catalyst.types.arrow_functions import mapped_in_arrow
 from ..checkpoints.metadata import OperatorState, ShardState, StateLayout
@@ -153,11 +153,11 @@ class StageChange:
         Raises:
             StateSchemaError: a value does not fit, or comes twice.
         """
-        lineages = [shard.load() for shard in stored.shards]
+        manifests = [shard.load() for shard in stored.shards]
         registry = self._kept_registry
         if self.is_empty:
             return stored.model_copy(update={"registry": registry.to_json()})
-        groups = tuple(lineage.key_groups for lineage in lineages)
+        groups = tuple(manifest.key_groups for manifest in manifests)
         task = StateChangeTask(
             uid=self.uid,
             key_schema=self._key.schema,
@@ -176,8 +176,8 @@ class StageChange:
         filesystem.create_dir(pool, recursive=True)
         reports = self._run(spark, task, groups)
         shards = [
-            _changed(shard, lineage, report)
-            for shard, lineage, report in zip(stored.shards, lineages, reports, strict=True)
+            _changed(shard, manifest, report)
+            for shard, manifest, report in zip(stored.shards, manifests, reports, strict=True)
         ]
         return stored.model_copy(update={"registry": registry.to_json(), "shards": tuple(shards)})
 
@@ -235,10 +235,10 @@ class StageChange:
         return rows.sortWithinPartitions(KEY_GROUP_COLUMN, *map(quoted, keys), TAG, ORDER)
 
 
-def _changed(shard: ShardState, lineage: ShardLineage, report: ShardReport) -> ShardState:
+def _changed(shard: ShardState, manifest: StateManifest, report: ShardReport) -> ShardState:
     return shard.model_copy(
         update={
-            "lineage": lineage.append(report.files).to_json(),
+            "lineage": manifest.append(report.files).to_json(),
             "next_event_timer_ms": report.counters.next_event_timer_ms,
             "next_processing_timer_ms": report.counters.next_processing_timer_ms,
         }

@@ -377,7 +377,7 @@ class StateWriter:
             location=base.location,
             checkpoint_id=metadata.checkpoint_id,
             uid=stored.uid,
-            lineages=tuple(shard.load() for shard in stored.shards),
+            manifests=tuple(shard.load() for shard in stored.shards),
             key_schema=schema_from_json(layout.key_schema),
             key_labels=tuple(layout.key_labels),
             local_dir=self._spark.conf.get("spark.mixedmode.state.local-dir", None),

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from ...state.keys.registry import StateRegistry
     from ...state.store.compaction import StateRewrite
-    from ...state.store.files import StateWriter
-    from ...state.store.local_copy import ShardReplica
+    from ...state.store.files import SortedStateWriter
+    from ...state.store.local_copy import LocalStateCopy
     from .projection import Projection
 
 
@@ -151,9 +151,9 @@ class ShardContext:
     key_groups: KeyGroupRange
     epoch: EpochSpec
     #: State after the previous epoch; None: there is none (fresh job).
-    base: ShardReplica | None
-    #: Takes state entries in strictly ascending key order; its files become part of the shard's lineage.
-    writer: StateWriter
+    base: LocalStateCopy | None
+    #: Takes state entries in strictly ascending key order; its files become part of the shard's manifest.
+    writer: SortedStateWriter
     output: OutputWriter
     counters: ShardCounters
     #: What came from the coordinator and goes to it, and the shard's own state.

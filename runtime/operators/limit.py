@@ -22,7 +22,7 @@ from ..catalyst.columns import quoted
 from ..catalyst.types.arrow_types import arrow_schema
 from .admission import note_event_time
 from .arrival import arrival_columns, with_arrival
-from .columnar.cells import Cells
+from .columnar.cells import ShardCells
 from .columnar.record_codec import RecordCodec
 from .contract import EpochSpec, KeyedOperator, ShardContext
 from .emission import emitted_by_time
@@ -93,7 +93,7 @@ class LimitOperator(KeyedOperator):
 
     def run(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> None:
         """Process one shard of one epoch."""
-        cells, records, codec = Cells(context, self.slot), RecordCodec(list(_STATE)), KeyCodec(self.key_schema)
+        cells, records, codec = ShardCells(context, self.slot), RecordCodec(list(_STATE)), KeyCodec(self.key_schema)
         group: np.ndarray | None = None
         names: list[bytes] = []
         before = passed = 0

@@ -15,7 +15,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from .emission import EMITTED_COLUMN
-from .steps import Metrics, Step, behind_steps
+from .steps import FrameStep, Metrics, behind_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class TailColumn:
+class OutputColumn:
     """What an output column is made of."""
 
     #: Its expression, with ``{0}``, ``{1}``… for the columns below; empty: it is that one column.
@@ -33,27 +33,27 @@ class TailColumn:
 
 
 @dataclass(frozen=True)
-class Branch:
+class OutputBranch:
     """What is done to the rows of one of several stages whose rows together are the output."""
 
     #: The stage.
     origin: str
-    steps: tuple[Step, ...]
+    steps: tuple[FrameStep, ...]
     #: The steps, done to an empty frame.
     template: DataFrame
 
 
 @dataclass(frozen=True)
-class Tail:
+class OutputTransform:
     """Stateless operations on the rows of the last stage; it cannot leave the driver."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[FrameStep, ...]
     #: Columns of the stage's rows, with the marks that operations look at.
     row_schema: StructType
     #: Columns of what is staged.
     schema: StructType
     #: What they are made of; None: it cannot be told.
-    columns: tuple[TailColumn, ...] | None
+    columns: tuple[OutputColumn, ...] | None
     #: The steps, done to an empty frame.
     template: DataFrame
     #: Whether Python code of the user's is among them.
@@ -63,7 +63,7 @@ class Tail:
     #: Whether Spark moves rows between tasks for it, so that it is a Spark job of its own.
     moves_rows: bool = False
     #: Where the rows of several stages are the output: what is done to those of each, in place of ``steps``.
-    branches: tuple[Branch, ...] = ()
+    branches: tuple[OutputBranch, ...] = ()
 
     @property
     def observed(self) -> tuple[Metrics, ...]:
@@ -110,5 +110,5 @@ class Tail:
         return tuple(found)
 
 
-def _behind(rows: DataFrame, step: Step) -> DataFrame:
+def _behind(rows: DataFrame, step: FrameStep) -> DataFrame:
     return step(rows) if step.metrics is None else rows.observe(step.metrics.name, *step.metrics.columns)

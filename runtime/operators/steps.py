@@ -32,7 +32,7 @@ class Metrics:
 
 
 @dataclass(frozen=True)
-class Step:
+class FrameStep:
     """An operation of a ``DataFrame``."""
 
     #: The method that was called.
@@ -53,7 +53,7 @@ class Step:
         return self.carrying(frame, F.col(quoted(column)))
 
 
-def behind_steps(rows: Sequence[tuple[DataFrame, Sequence[Step]]], kept: str) -> list[DataFrame]:
+def behind_steps(rows: Sequence[tuple[DataFrame, Sequence[FrameStep]]], kept: str) -> list[DataFrame]:
     """Rows behind the operations on them; what is observed together becomes one frame where it is observed.
 
     Args:
@@ -74,7 +74,7 @@ def behind_steps(rows: Sequence[tuple[DataFrame, Sequence[Step]]], kept: str) ->
     return [done(frame, steps, kept) for frame, steps in waiting]
 
 
-def _next_observed(ways: Sequence[Sequence[Step]]) -> Metrics | None:
+def _next_observed(ways: Sequence[Sequence[FrameStep]]) -> Metrics | None:
     """What can be observed now: on every way that leads through it nothing else comes before; None: nothing is left."""
     first = [next((step.metrics for step in steps if step.metrics is not None), None) for steps in ways]
     for metrics in first:
@@ -84,11 +84,11 @@ def _next_observed(ways: Sequence[Sequence[Step]]) -> Metrics | None:
     return None
 
 
-def _place(metrics: Metrics | None, steps: Sequence[Step]) -> int | None:
+def _place(metrics: Metrics | None, steps: Sequence[FrameStep]) -> int | None:
     return next((at for at, step in enumerate(steps) if step.metrics is metrics), None)
 
 
-def done(frame: DataFrame, steps: Sequence[Step], kept: str) -> DataFrame:
+def done(frame: DataFrame, steps: Sequence[FrameStep], kept: str) -> DataFrame:
     """Rows behind operations; ``kept``: a column that goes along where it can."""
     return reduce(lambda rows, step: step.keeping(rows, kept), steps, frame)
 

@@ -40,7 +40,7 @@ _WIDER = {
 
 
 @dataclass(frozen=True)
-class RowScan:
+class RecognisedRows:
     """The rows of one part of an input."""
 
     scan: ParquetScan
@@ -58,7 +58,7 @@ class RowScan:
 
 def recognised_rows(
     frame: DataFrame, wanted: Sequence[str], keys: Sequence[str], constants: Sequence[str] = (), *, lists: bool = False
-) -> RowScan:
+) -> RecognisedRows:
     """How a task reads the rows of a frame without Spark.
 
     Args:
@@ -80,7 +80,7 @@ def recognised_rows(
 
 def _recognised(
     spark: SparkSession, plan: Any, wanted: Sequence[str], keys: Sequence[str], constants: Sequence[str], lists: bool
-) -> RowScan:
+) -> RecognisedRows:
     output = {str(one.name()): one for one in items(plan.output())}
     names = [*dict.fromkeys([*wanted, *constants])]
     missing = [name for name in names if name not in output]
@@ -117,7 +117,7 @@ def _recognised(
         files = {unquote(uri): listed[_called(unquote(uri))] for uri in uris if _called(unquote(uri)) in listed}
         if len(files) < len(uris):
             raise NotTakenError("nobody knows which of the files comes first")
-    return RowScan(ParquetScan(tuple(reader.columns.values())), condition, tuple(columns), uris, of_part, files)
+    return RecognisedRows(ParquetScan(tuple(reader.columns.values())), condition, tuple(columns), uris, of_part, files)
 
 
 def _called(path: str) -> str:

@@ -4,8 +4,8 @@ Spark knows of each row of a file scan the file, its modification time and the r
 that on only if the frame asks for it where it reads.  So the columns are added to the scan of a resolved plan, and to
 each projection above it.
 
-The files of a micro-batch stand in the plan of its query (:func:`..catalyst.prepared.micro_batch.plan_behind`); its rows are then read by
-that plan.
+The files of a micro-batch stand in the plan of its query (:func:`..catalyst.prepared.micro_batch.plan_behind`); its
+rows are then read by that plan.
 
 Of Kafka the order of offsets in a partition is kept; between partitions rows go by the greatest timestamp so far of
 their partition.

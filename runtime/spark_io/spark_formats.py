@@ -1,7 +1,7 @@
 """Spark's data sources and file formats, asked what its own writer asks them before the first row.
 
-These are internals of Spark: where a version lacks one, the question raises one of :data:`..jvm.spark_errors.NOT_THERE` and
-stays open.
+These are internals of Spark: where a version lacks one, the question raises one of :data:`..jvm.spark_errors.NOT_THERE`
+and stays open.
 """
 
 from __future__ import annotations

@@ -29,25 +29,25 @@ class _Lists(AccumulatorParam[list[_Entry]]):
         return value1 + value2
 
 
-class ToldReports:
+class ReportAccumulator:
     """Takes the reports of one job at a time, on the driver."""
 
     def __init__(self, spark: SparkSession) -> None:
         entries: list[_Entry] = []
         self._told: Any = spark.sparkContext.accumulator(entries, _Lists())
 
-    def teller(self) -> Teller:
+    def teller(self) -> ReportSender:
         """For the tasks of a job that is about to run; what others have told is forgotten."""
         self._told.value = []
-        return Teller(self._told, uuid.uuid4().hex)
+        return ReportSender(self._told, uuid.uuid4().hex)
 
-    def of(self, teller: Teller) -> list[bytes]:
+    def of(self, teller: ReportSender) -> list[bytes]:
         """What the tasks of the job have told."""
         entries: Iterable[_Entry] = self._told.value
         return [report for run, report in entries if run == teller.run]
 
 
-class Teller:
+class ReportSender:
     """The tasks' end of it.
 
     Args:

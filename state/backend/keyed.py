@@ -1,7 +1,8 @@
 """The one contract of keyed state, whatever the backend: variables and timers of the current key.
 
-Two backends implement it: :class:`~.sorted_pass.BatchKeyedState` (keys in order, each once, one in memory at a time) and
-:class:`~.random_access.RocksDBKeyedState` (keys in any order over a replica).  Same operations, same answers, same files.
+Two backends implement it: :class:`~.sorted_pass.BatchKeyedState` (keys in order, each once, one in memory at a time)
+and :class:`~.random_access.RocksDBKeyedState` (keys in any order over a local copy).  Same operations, same answers,
+same files.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Keyed state over RocksDB: keys in any order, as often as needed.
 
-Reads come from the shard's replica (state after the previous epoch) and from the overlay, this epoch's own writes,
-which are held back and written as one sorted change log at the end of the epoch.  Nothing is written to the replica.
+Reads come from the shard's local copy (state after the previous epoch) and from the overlay, this epoch's own writes,
+which are held back and written as one sorted change log at the end of the epoch.  Nothing is written to the local copy.
 
-Invariants: the overlay wins over the replica; an attempt that fails leaves no trace; memory follows the keys that were
-changed in the epoch, not the state.
+Invariants: the overlay wins over the local copy; an attempt that fails leaves no trace; memory follows the keys that
+were changed in the epoch, not the state.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ..codec.byte_arrays import array_of, bytes_of
 from ..keys.keygroups import KeyGroupRange
 from ..keys.layout import TIMER_KINDS, TIMER_SLOTS, TimerKind, after_prefix, encode_ts, state_prefix
 from ..keys.registry import StateRegistry
-from ..store.files import StateWriter
-from ..store.local_copy import ShardReplica
+from ..store.files import SortedStateWriter
+from ..store.local_copy import LocalStateCopy
 from .blocks import BlockCells, BlockKeys, entries_of
 from .keyed import KeyedState, NoKey
 from .timers import FIRST_TIMER_SLOT, IndexChanges, earliest, stored_timers
@@ -37,13 +37,13 @@ class RocksDBKeyedState(KeyedState):
     """Keyed state of one random-access epoch over a shard; ``replica`` is None in a fresh job."""
 
     def __init__(
-        self, registry: StateRegistry, replica: ShardReplica | None, key_groups: KeyGroupRange, now_ms: int
+        self, registry: StateRegistry, local_copy: LocalStateCopy | None, key_groups: KeyGroupRange, now_ms: int
     ) -> None:
         super().__init__(registry, now_ms)
-        self._replica = replica
+        self._local_copy = local_copy
         self._key_groups = key_groups
-        self._database = replica.database if replica is not None else None
-        self._index_cursor = replica.cursor() if replica is not None else None
+        self._database = local_copy.database if local_copy is not None else None
+        self._index_cursor = local_copy.cursor() if local_copy is not None else None
         #: Changes of blocks of keys that nobody has asked for since, in the order of their keys.
         self._blocks: list[tuple[BlockKeys, list[BlockCells]]] = []
         #: Changes of every other key that has any, by what its stored cells start with; the current one's join when the
@@ -62,7 +62,7 @@ class RocksDBKeyedState(KeyedState):
     @property
     def has_base(self) -> bool:
         """True if there is state from before."""
-        return self._replica is not None
+        return self._local_copy is not None
 
     # -- the current key -------------------------------------------------------------------------------------------
 
@@ -101,9 +101,9 @@ class RocksDBKeyedState(KeyedState):
         if self._blocks and keys.at(0) <= self._blocks[-1][0].at(-1):
             self._take_blocks_apart()
         overlay, slot = self._overlay, len(suffix)
-        names = bytes_of(keys.cells(suffix)) if overlay or self._replica is not None else []
+        names = bytes_of(keys.cells(suffix)) if overlay or self._local_copy is not None else []
         asked = [name for name in names if suffix not in overlay.get(name[:-slot], ())] if overlay else names
-        stored = self._replica.multi_get(asked) if self._replica is not None else [None] * len(asked)
+        stored = self._local_copy.multi_get(asked) if self._local_copy is not None else [None] * len(asked)
         if len(asked) < len(names):
             found = iter(stored)
             changes = (overlay.get(name[:-slot], {}) for name in names)
@@ -140,8 +140,8 @@ class RocksDBKeyedState(KeyedState):
             try:
                 known = self._database.get(stored_key)
             except Exception:
-                assert self._replica is not None
-                known = self._replica.get(stored_key)  # says what is wrong
+                assert self._local_copy is not None
+                known = self._local_copy.get(stored_key)  # says what is wrong
             self._read[suffix] = known
         return known  # type: ignore[return-value]
 
@@ -157,12 +157,12 @@ class RocksDBKeyedState(KeyedState):
         """The current key's cells of one slot in order, as of the first ``next``."""
         first = bytes([slot])
         changed = {suffix: value for suffix, value in self.changes.items() if suffix[:1] == first}
-        if self._replica is None:
+        if self._local_copy is None:
             yield from sorted((suffix, value) for suffix, value in changed.items() if value is not None)
             return
         prefix = self._prefix + first
         cut = len(self._prefix)
-        stored = ((key[cut:], value) for key, value in self._replica.scan(prefix, after_prefix(prefix)))
+        stored = ((key[cut:], value) for key, value in self._local_copy.scan(prefix, after_prefix(prefix)))
         if not changed:
             yield from stored
             return
@@ -233,11 +233,11 @@ class RocksDBKeyedState(KeyedState):
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    def flush(self, writer: StateWriter) -> None:
+    def flush(self, writer: SortedStateWriter) -> None:
         """Write the overlay in stored order; call once, at the end of the epoch."""
         if self.changes:
             self._overlay[self._prefix] = self.changes
-        fresh = self._replica is None
+        fresh = self._local_copy is None
         if not self._overlay:
             for block, cells in self._blocks:
                 names, stored = entries_of(block, cells, fresh)

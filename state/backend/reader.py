@@ -14,7 +14,7 @@ from ..keys.keygroups import KeyGroupRange
 from ..keys.keys import KeyCodec
 from ..keys.layout import CELL_SECTION, TimerKind, after_prefix, group_prefix, state_prefix
 from ..keys.registry import StateDescriptor
-from ..store.local_copy import ShardReplica
+from ..store.local_copy import LocalStateCopy
 from .timers import stored_timers
 from .variables import ListState, MapState, ValueState
 
@@ -50,14 +50,14 @@ class ShardView:
     """One shard of a checkpoint.
 
     Args:
-        replica: embodies the shard's lineage.
+        local copy: embodies the shard's manifest.
         key_groups: the shard's range.
         key_codec: codec of its keys.
         now_ms: values that have expired by then are not shown.
         only: look at this key alone; None: at all.
     """
 
-    replica: ShardReplica
+    local_copy: LocalStateCopy
     key_groups: KeyGroupRange
     key_codec: KeyCodec
     now_ms: int
@@ -83,11 +83,11 @@ class ShardView:
     def _stored(self, slot: int) -> Iterator[tuple[bytes, bytes]]:
         if self.only is not None:
             prefix = state_prefix(*self.only, slot)
-            yield from self.replica.scan(prefix, after_prefix(prefix))
+            yield from self.local_copy.scan(prefix, after_prefix(prefix))
             return
         for key_group in self.key_groups:
             prefix = group_prefix(key_group, CELL_SECTION)
-            yield from self.replica.scan(prefix, after_prefix(prefix))
+            yield from self.local_copy.scan(prefix, after_prefix(prefix))
 
     def rows(self, descriptor: StateDescriptor) -> Iterator[tuple[bytes, tuple[Any, ...], int]]:
         """``(key, row, bytes)`` of a variable: ``(value,)``, ``(position, element)`` or ``(user key, value)``.
@@ -110,7 +110,7 @@ class ShardView:
 
     def timers(self, kind: TimerKind) -> Iterator[tuple[bytes, int]]:
         """``(key, ts_ms)`` of the pending timers of one kind, by key group and time."""
-        cursor = self.replica.cursor()
+        cursor = self.local_copy.cursor()
         for key_group in self.key_groups if self.only is None else [self.only[0]]:
             for ts_ms, key, _ in stored_timers(cursor, kind, key_group):
                 if self.only is None or key == self.only[1]:

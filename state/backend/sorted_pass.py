@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 from ..codec.byte_arrays import array_of, bytes_of, data_of, offsets_of
 from ..keys.layout import TIMER_KINDS, TimerKind, decode_all_ts, state_prefix
 from ..keys.registry import StateRegistry
-from ..store.files import StateWriter
-from ..store.local_copy import ShardReplica
+from ..store.files import SortedStateWriter
+from ..store.local_copy import LocalStateCopy
 from .blocks import BlockCells, BlockKeys, entries_of
 from .keyed import KeyedState, NoKey
 from .timers import FIRST_TIMER_SLOT, IndexChanges, due_keys, earliest, index_names, kind_of, stored_timers
@@ -45,9 +45,9 @@ class BatchKeyedState(KeyedState):
     def __init__(
         self,
         registry: StateRegistry,
-        writer: StateWriter,
+        writer: SortedStateWriter,
         now_ms: int,
-        base: ShardReplica | None = None,
+        base: LocalStateCopy | None = None,
         keep_state: bool = True,
     ) -> None:
         super().__init__(registry, now_ms)

@@ -21,8 +21,8 @@ from ..keys.layout import (
     stored_keys,
     timer_index_prefix,
 )
-from ..store.cursor import ReplicaCursor
-from ..store.local_copy import ShardReplica
+from ..store.cursor import LocalStateCursor
+from ..store.local_copy import LocalStateCopy
 from .blocks import BlockCells, BlockKeys
 
 _KIND_OF_SLOT: dict[int, TimerKind] = {slot: kind for kind, slot in TIMER_SLOTS.items()}
@@ -83,7 +83,7 @@ def kind_of(timers: BlockCells) -> TimerKind:
 
 
 def stored_timers(
-    cursor: ReplicaCursor, kind: TimerKind, key_group: int, upto_ms: int | None = None
+    cursor: LocalStateCursor, kind: TimerKind, key_group: int, upto_ms: int | None = None
 ) -> Iterator[tuple[int, bytes, bytes]]:
     """``(ts_ms, key, index entry)`` of a key group's stored timers in (ts, key) order, read in chunks."""
     prefix = timer_index_prefix(kind, key_group)
@@ -100,7 +100,7 @@ def stored_timers(
         lower = chunk[-1][0] + b"\x00"
 
 
-def due_keys(base: ShardReplica, kind: TimerKind, key_group: int, upto_ms: int) -> Iterator[bytes]:
+def due_keys(base: LocalStateCopy, kind: TimerKind, key_group: int, upto_ms: int) -> Iterator[bytes]:
     """Keys of a key group that have a stored timer up to ``upto_ms``, in time order, with repetitions."""
     prefix = timer_index_prefix(kind, key_group)
     for stored, _ in base.scan(prefix, after_prefix(prefix + encode_ts(upto_ms))):

@@ -20,7 +20,7 @@ from ..keys.registry import StateDescriptor
 Row = tuple[Any, ...]
 
 
-class Cells(Protocol):
+class KeyCells(Protocol):
     """The cells of the current key.  Scans are point in time: the consumer may change cells while it iterates."""
 
     #: What was written to the current key since it was last stored, by suffix; None: deleted.  Setting an item is what
@@ -49,7 +49,7 @@ class _Variable:
 
     def __init__(
         self,
-        cells: Cells,
+        cells: KeyCells,
         descriptor: StateDescriptor,
         now_ms: int,
         struct_class: StructClass = plain_tuple,
@@ -186,7 +186,7 @@ class MapState(_Variable):
 
     def __init__(
         self,
-        cells: Cells,
+        cells: KeyCells,
         descriptor: StateDescriptor,
         now_ms: int,
         struct_class: StructClass = plain_tuple,

@@ -188,8 +188,8 @@ class StateRegistry:
         """This registry's declarations with the slots and histories of the stored state.
 
         Whole variables may come and go, and so may nullable fields of a variable's values (order does not matter, a
-        field is found by its name); a field's type may become wider (see :mod:`..codec.widening`).  A TTL may change its
-        length but not come or go.  Anything else is a StateSchemaError that spells out the difference.
+        field is found by its name); a field's type may become wider (see :mod:`..codec.widening`).  A TTL may change
+        its length but not come or go.  Anything else is a StateSchemaError that spells out the difference.
 
         Args:
             stored: the registry that the state was written with.

@@ -1,14 +1,14 @@
-"""Compaction: replaces files of a lineage by fewer ones with the same content.
+"""Compaction: replaces files of a manifest by fewer ones with the same content.
 
-``logs``  merges the change logs at the end of the lineage; tombstones stay, the base is not touched.
+``logs``  merges the change logs at the end of the manifest; tombstones stay, the base is not touched.
 ``full``  rewrites the whole state as tables without tombstones, and drops what is dead: expired values and the cells of
           removed variables.
 
 :func:`rewrite` is a full one that changes the values on the way.
 
-:meth:`~.state_manifest.ShardLineage.needs_compaction` says when either is due, so that the bytes rewritten follow the changes:
-a log entry is copied a logarithmic number of times, the base once per half its size in changes.  Like an epoch's
-attempt, a compaction only writes new files; old ones stay for the checkpoints that name them.
+:meth:`~.state_manifest.StateManifest.needs_compaction` says when either is due, so that the bytes rewritten follow the
+changes: a log entry is copied a logarithmic number of times, the base once per half its size in changes.  Like an
+epoch's attempt, a compaction only writes new files; old ones stay for the checkpoints that name them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ..keys.keygroups import KeyGroupRange
 from ..keys.keys import KeyCodec
 from ..keys.layout import CELL_SECTION, has_expired, parse_state_key
 from ..keys.registry import StateRegistry
-from .files import StateFile, StateWriter, with_epochs
-from .local_copy import ShardReplica
+from .files import SortedStateWriter, StateFile, with_epochs
+from .local_copy import LocalStateCopy
 from .log import LogWriter, read_log
 from .pool import StatePool
 from .sst import SstWriter
-from .state_manifest import CompactionKind, ShardLineage
+from .state_manifest import CompactionKind, StateManifest
 
 #: True for a stored entry that nobody can see any more.
 IsDead = Callable[[bytes, bytes], bool]
@@ -40,8 +40,8 @@ _CHUNK_ENTRIES = 4096
 
 
 def compact(
-    lineage: ShardLineage,
-    replica: ShardReplica,
+    manifest: StateManifest,
+    local_copy: LocalStateCopy,
     filesystem: fs.FileSystem,
     pool: str,
     local_dir: str,
@@ -49,43 +49,45 @@ def compact(
     *,
     kind: CompactionKind | None = None,
     is_dead: IsDead | None = None,
-) -> ShardLineage:
-    """The lineage after the compaction that is due (or the given ``kind``); the same lineage if none is.
+) -> StateManifest:
+    """The manifest after the compaction that is due (or the given ``kind``); the same manifest if none is.
 
-    ``replica`` must embody ``lineage``; ``name`` must be as unique as an attempt's.  ``is_dead`` (:func:`dead_entries`)
-    is asked only by a full compaction.
+    ``replica`` must embody ``manifest``; ``name`` must be as unique as an attempt's.  ``is_dead``
+    (:func:`dead_entries`) is asked only by a full compaction.
     """
-    kind = kind or lineage.needs_compaction()
-    if kind is None or not lineage.files:
-        return lineage
+    kind = kind or manifest.needs_compaction()
+    if kind is None or not manifest.files:
+        return manifest
     if kind == "full":
-        taken, writer = len(lineage.files), SstWriter(filesystem, pool, local_dir, name, 0)
-        entries: Iterator[tuple[bytes, bytes | None]] = _live_entries(replica, lineage.key_groups, is_dead)
-        return _rewritten(lineage, taken, writer, entries)
-    taken = lineage.trailing_logs
+        taken, writer = len(manifest.files), SstWriter(filesystem, pool, local_dir, name, 0)
+        entries: Iterator[tuple[bytes, bytes | None]] = _live_entries(local_copy, manifest.key_groups, is_dead)
+        return _rewritten(manifest, taken, writer, entries)
+    taken = manifest.trailing_logs
     if taken < 2:
-        return lineage
-    merged = _merged_logs(StatePool(filesystem, pool), lineage.files[-taken:])
-    return _rewritten(lineage, taken, LogWriter(filesystem, pool, local_dir, name, 0), merged)
+        return manifest
+    merged = _merged_logs(StatePool(filesystem, pool), manifest.files[-taken:])
+    return _rewritten(manifest, taken, LogWriter(filesystem, pool, local_dir, name, 0), merged)
 
 
 def rewrite(
-    lineage: ShardLineage,
-    replica: ShardReplica,
+    manifest: StateManifest,
+    local_copy: LocalStateCopy,
     filesystem: fs.FileSystem,
     pool: str,
     local_dir: str,
     name: str,
     change: StateRewrite,
-) -> ShardLineage:
-    """The lineage with other values in all cells; arguments as of :func:`compact`.
+) -> StateManifest:
+    """The manifest with other values in all cells; arguments as of :func:`compact`.
 
-    It stands for no other file: a replica of the state before must not be taken for one of the state after.
+    It stands for no other file: a local copy of the state before must not be taken for one of the state after.
     """
-    if not lineage.files:
-        return lineage
+    if not manifest.files:
+        return manifest
     writer = SstWriter(filesystem, pool, local_dir, name, 0)
-    rewritten = _rewritten(lineage, len(lineage.files), writer, _changed_entries(replica, lineage.key_groups, change))
+    rewritten = _rewritten(
+        manifest, len(manifest.files), writer, _changed_entries(local_copy, manifest.key_groups, change)
+    )
     return replace(rewritten, replaced=(), replaced_by=0)
 
 
@@ -104,25 +106,25 @@ def dead_entries(registry: StateRegistry, key_codec: KeyCodec, now_ms: int) -> I
 
 
 def _rewritten(
-    lineage: ShardLineage,
+    manifest: StateManifest,
     taken: int,
     writer: SstWriter | LogWriter,
     entries: Iterable[tuple[bytes, bytes | None]],
-) -> ShardLineage:
-    """The lineage with its last ``taken`` files replaced by what ``writer`` makes of ``entries``."""
+) -> StateManifest:
+    """The manifest with its last ``taken`` files replaced by what ``writer`` makes of ``entries``."""
     try:
         _write_all(writer, entries)
         written = writer.finish()
     except BaseException:
         writer.abort()
         raise
-    old = lineage.files[len(lineage.files) - taken :]
+    old = manifest.files[len(manifest.files) - taken :]
     new = with_epochs(written, min(file.first_epoch for file in old), max(file.last_epoch for file in old))
-    files = (*lineage.files[: len(lineage.files) - taken], *new)
-    return replace(lineage, files=files, replaced=tuple(file.name for file in lineage.files), replaced_by=len(files))
+    files = (*manifest.files[: len(manifest.files) - taken], *new)
+    return replace(manifest, files=files, replaced=tuple(file.name for file in manifest.files), replaced_by=len(files))
 
 
-def _write_all(writer: StateWriter, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
+def _write_all(writer: SortedStateWriter, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
     keys: list[bytes] = []
     values: list[bytes | None] = []
     for key, value in entries:
@@ -136,16 +138,16 @@ def _write_all(writer: StateWriter, entries: Iterable[tuple[bytes, bytes | None]
 
 
 def _live_entries(
-    replica: ShardReplica, key_groups: KeyGroupRange, is_dead: IsDead | None
+    local_copy: LocalStateCopy, key_groups: KeyGroupRange, is_dead: IsDead | None
 ) -> Iterator[tuple[bytes, bytes]]:
-    entries = replica.scan(key_groups.lower_bound, key_groups.upper_bound)
+    entries = local_copy.scan(key_groups.lower_bound, key_groups.upper_bound)
     return entries if is_dead is None else (entry for entry in entries if not is_dead(*entry))
 
 
 def _changed_entries(
-    replica: ShardReplica, key_groups: KeyGroupRange, change: StateRewrite
+    local_copy: LocalStateCopy, key_groups: KeyGroupRange, change: StateRewrite
 ) -> Iterator[tuple[bytes, bytes | None]]:
-    entries = replica.scan(key_groups.lower_bound, key_groups.upper_bound)
+    entries = local_copy.scan(key_groups.lower_bound, key_groups.upper_bound)
     while chunk := list(islice(entries, _CHUNK_ENTRIES)):
         cells = [value for key, value in chunk if key[2] == CELL_SECTION]
         changed = iter(change(cells) if cells else ())

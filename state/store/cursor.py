@@ -1,4 +1,4 @@
-"""A cursor for many short range reads of a replica, cheapest when they ascend.
+"""A cursor for many short range reads of a local copy, cheapest when they ascend.
 
 One RocksDB iterator serves all reads.  A read that begins where the last one ended, as in a sorted pass that touches
 every key, costs no seek at all; one a few entries ahead is reached by stepping.
@@ -16,7 +16,7 @@ Entry = tuple[bytes, bytes]
 _STEPS = 4
 
 
-class ReplicaCursor:
+class LocalStateCursor:
     """Invariant: no stored key lies strictly between ``_behind`` and ``_at``, the key that the iterator stands on."""
 
     def __init__(self, database: Rdict, failed: Callable[[Exception, str], Exception]) -> None:

@@ -2,10 +2,11 @@
 
 Two formats, both sorted by stored key, both immutable:
 
-``sst``  RocksDB table files for large sorted passes (:mod:`.sst`).  A replica ingests them: no write path, no
+``sst``  RocksDB table files for large sorted passes (:mod:`.sst`).  A local copy ingests them: no write path, no
          compaction debt.
 ``log``  the change log of one random-access epoch (:mod:`.log`): a compressed Arrow IPC stream of (key, value or null
-         for a tombstone).  A replica applies it as write batches: for a few thousand changes far cheaper than a table.
+         for a tombstone).  A local copy applies it as write batches: for a few thousand changes far cheaper than a
+         table.
 
 A writer belongs to one task attempt, and so does its ``name``: an attempt that loses leaves files that nothing names.
 """
@@ -77,7 +78,7 @@ class StateFile:
         return KeyGroupRange(int.from_bytes(self.first_key[:2], "big"), int.from_bytes(self.last_key[:2], "big"))
 
 
-class StateWriter(Protocol):
+class SortedStateWriter(Protocol):
     """Takes stored keys in strictly ascending order; anything else is a ValueError."""
 
     def put(self, key: bytes, value: bytes) -> None: ...

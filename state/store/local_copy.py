@@ -1,10 +1,11 @@
-"""A shard's replica: the local RocksDB that embodies a committed lineage, and the process's cache of replicas.
+"""A shard's local copy: the local RocksDB that embodies a committed manifest, and the process's cache of local copies.
 
-Invariants: between two calls of :meth:`ReplicaCache.acquire` a replica does not change, and it holds exactly what its
-lineage says; only the cache writes to it, and only by bringing in committed files.  A replica is private to its process
-and lives on local disk without a write-ahead log: if the process dies, the next one builds a new replica from the pool.
-If anything goes wrong while files are brought in, or a read finds damage, the replica is thrown away, not repaired.
-Its tables may be the pool's own files (hard links), so a read that finds damage looks there for the file to blame.
+Invariants: between two calls of :meth:`LocalStateCache.acquire` a local copy does not change, and it holds exactly what
+its manifest says; only the cache writes to it, and only by bringing in committed files.  A local copy is private to its
+process and lives on local disk without a write-ahead log: if the process dies, the next one builds a new local copy
+from the pool. If anything goes wrong while files are brought in, or a read finds damage, the local copy is thrown away,
+not repaired. Its tables may be the pool's own files (hard links), so a read that finds damage looks there for the file
+to blame.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ from rocksdict import Cache, Rdict
 
 from ...errors import CheckpointError, CorruptStateError, MixedModeError
 from ..keys.keygroups import KeyGroupRange
-from .cursor import ReplicaCursor
+from .cursor import LocalStateCursor
 from .files import StateFile
 from .local_folder import make_private
 from .owner import own_folder, remove_folders_of_dead_processes
 from .pool import StatePool
 from .restore import Restorer
 from .rocksdb import open_database, scan, wrap
-from .state_manifest import ShardLineage
+from .state_manifest import StateManifest
 
 logger = logging.getLogger(__name__)
 
 
-class ShardReplica:
+class LocalStateCopy:
     """Point and range reads of one shard's committed state."""
 
     def __init__(self, database: Rdict, folder: str, key_groups: KeyGroupRange) -> None:
@@ -83,9 +84,9 @@ class ShardReplica:
         except CorruptStateError as error:
             raise self._damaged(error) from error
 
-    def cursor(self) -> ReplicaCursor:
+    def cursor(self) -> LocalStateCursor:
         """A cursor for many short range reads in ascending order."""
-        return ReplicaCursor(self.database, self._failed)
+        return LocalStateCursor(self.database, self._failed)
 
     def close(self) -> None:
         """Release the database and delete its folder.  Cursors and scans that are still alive keep the files open.
@@ -124,20 +125,20 @@ class ShardReplica:
 
 @dataclass
 class _Held:
-    """A replica in the cache with what it embodies and how to bring it on."""
+    """A local copy in the cache with what it embodies and how to bring it on."""
 
-    replica: ShardReplica
+    local_copy: LocalStateCopy
     restorer: Restorer
-    lineage: ShardLineage
+    manifest: StateManifest
 
     def check_pool(self) -> None:
-        """Read the lineage's files where they come from; CorruptStateError names one that was altered."""
-        for file in self.lineage.files:
+        """Read the manifest's files where they come from; CorruptStateError names one that was altered."""
+        for file in self.manifest.files:
             self.restorer.pool.check(file)
 
 
-class ReplicaCache:
-    """The replicas that a process holds open, least recently used first; call only from the process that made it."""
+class LocalStateCache:
+    """The local copies that a process holds open, least recently used first; only for the process that made it."""
 
     def __init__(self, max_open: int = 8) -> None:
         self._max_open = max_open
@@ -145,7 +146,7 @@ class ReplicaCache:
         self._blocks: Cache | None = None
         self._roots: set[str] = set()
         self._lock = threading.Lock()
-        #: Acquisitions that found the replica current, that had to apply files to it, and that built a new one.
+        #: Acquisitions that found the local copy current, that had to apply files to it, and that built a new one.
         self.hits = 0
         self.applies = 0
         self.rebuilds = 0
@@ -158,32 +159,32 @@ class ReplicaCache:
         self,
         job: str,
         shard: int,
-        lineage: ShardLineage,
+        manifest: StateManifest,
         filesystem: fs.FileSystem,
         pool: str,
         local_root: str,
         cache_bytes: int,
-    ) -> ShardReplica:
-        """This process's replica of a shard, holding exactly what ``lineage`` says.
+    ) -> LocalStateCopy:
+        """This process's local copy of a shard, holding exactly what ``manifest`` says.
 
-        If the replica embodies a beginning of the lineage (or what compaction has replaced it by), only the new files
-        are applied; otherwise it is built anew.  It stays valid until the next call for the same shard, or until
+        If the local copy embodies a beginning of the manifest (or what compaction has replaced it by), only the new
+        files are applied; otherwise it is built anew.  It stays valid until the next call for the same shard, or until
         ``max_open`` other shards have been acquired.
         """
         with self._lock:
             slot = (job, shard, pool)
             held = self._held.pop(slot, None)
             if held is not None:
-                held = self._brought_on(held, lineage)
+                held = self._brought_on(held, manifest)
             if held is None:
-                held = self._built(job, shard, lineage, StatePool(filesystem, pool), local_root, cache_bytes)
-            held.replica.check_pool = held.check_pool
+                held = self._built(job, shard, manifest, StatePool(filesystem, pool), local_root, cache_bytes)
+            held.local_copy.check_pool = held.check_pool
             self._held[slot] = held
             while len(self._held) > self._max_open:
                 _, oldest = self._held.popitem(last=False)
                 self.evictions += 1
-                oldest.replica.close()
-            return held.replica
+                oldest.local_copy.close()
+            return held.local_copy
 
     def retire(self, job: str, pool: str, shards: int) -> None:
         """Close what is held of shards that a stage does not have any more.
@@ -196,30 +197,30 @@ class ReplicaCache:
         with self._lock:
             gone = [slot for slot in self._held if (slot[0], slot[2]) == (job, pool) and slot[1] >= shards]
             for slot in gone:
-                self._held.pop(slot).replica.close()
+                self._held.pop(slot).local_copy.close()
 
-    def _brought_on(self, held: _Held, lineage: ShardLineage) -> _Held | None:
-        unusable = held.replica.damaged or held.replica.is_lost
-        missing = None if unusable else missing_files(held.lineage, lineage)
+    def _brought_on(self, held: _Held, manifest: StateManifest) -> _Held | None:
+        unusable = held.local_copy.damaged or held.local_copy.is_lost
+        missing = None if unusable else missing_files(held.manifest, manifest)
         if missing is None:
-            held.replica.close()
+            held.local_copy.close()
             return None
         if missing:
             try:
-                held.restorer.bring(held.replica.database, lineage.key_groups, missing)
+                held.restorer.bring(held.local_copy.database, manifest.key_groups, missing)
             except BaseException:
-                held.replica.close()
+                held.local_copy.close()
                 raise
             self.applies += 1
             self.files_brought += len(missing)
             self.bytes_brought += sum(file.size_bytes for file in missing)
         else:
             self.hits += 1
-        held.lineage = lineage
+        held.manifest = manifest
         return held
 
     def _built(
-        self, job: str, shard: int, lineage: ShardLineage, pool: StatePool, local_root: str, cache_bytes: int
+        self, job: str, shard: int, manifest: StateManifest, pool: StatePool, local_root: str, cache_bytes: int
     ) -> _Held:
         root = self._root(local_root)
         if self._blocks is None:
@@ -228,17 +229,17 @@ class ReplicaCache:
         short = hashlib.sha256(job.encode()).hexdigest()[:12]
         folder = f"{root}/{short}-{shard}-{uuid.uuid4().hex[:8]}"
         os.mkdir(folder, 0o700)
-        replica = ShardReplica(open_database(f"{folder}/db", self._blocks), folder, lineage.key_groups)
+        local_copy = LocalStateCopy(open_database(f"{folder}/db", self._blocks), folder, manifest.key_groups)
         restorer = Restorer(pool, folder, self._blocks)
         try:
-            restorer.restore(replica.database, lineage)
+            restorer.restore(local_copy.database, manifest)
         except BaseException:
-            replica.close()
+            local_copy.close()
             raise
         self.rebuilds += 1
-        self.files_brought += len(lineage.files)
-        self.bytes_brought += lineage.size_bytes
-        return _Held(replica, restorer, lineage)
+        self.files_brought += len(manifest.files)
+        self.bytes_brought += manifest.size_bytes
+        return _Held(local_copy, restorer, manifest)
 
     def _root(self, local_root: str) -> str:
         folder = own_folder(local_root)
@@ -250,11 +251,11 @@ class ReplicaCache:
         return folder
 
     def close(self) -> None:
-        """Close all replicas and delete their folders."""
+        """Close all local copies and delete their folders."""
         with self._lock:
             while self._held:
                 _, held = self._held.popitem()
-                held.replica.close()
+                held.local_copy.close()
             for root in self._roots:
                 # Only when empty: another cache of this process may use it too.
                 with contextlib.suppress(OSError):
@@ -262,14 +263,14 @@ class ReplicaCache:
             self._roots.clear()
 
 
-def missing_files(embodied: ShardLineage, wanted: ShardLineage) -> Sequence[StateFile] | None:
-    """The files that lead from one lineage to the other by appending; None if appending does not."""
+def missing_files(embodied: StateManifest, wanted: StateManifest) -> Sequence[StateFile] | None:
+    """The files that lead from one manifest to the other by appending; None if appending does not."""
     missing = _appended(embodied, wanted)
     # A clipped file came with re-dealing: what it holds beyond its clip must not overlay what is there.
     return None if missing is None or any(file.clip is not None for file in missing) else missing
 
 
-def _appended(embodied: ShardLineage, wanted: ShardLineage) -> Sequence[StateFile] | None:
+def _appended(embodied: StateManifest, wanted: StateManifest) -> Sequence[StateFile] | None:
     if embodied.key_groups != wanted.key_groups:
         return None
     count = len(embodied.files)
@@ -284,20 +285,20 @@ def _appended(embodied: ShardLineage, wanted: ShardLineage) -> Sequence[StateFil
     return None
 
 
-_process_cache: tuple[int, ReplicaCache] | None = None
+_process_cache: tuple[int, LocalStateCache] | None = None
 #: Caches inherited through fork.  Never touched, never freed: closing a parent's RocksDB in a child can hang.
-_inherited: list[ReplicaCache] = []
+_inherited: list[LocalStateCache] = []
 _process_lock = threading.Lock()
 
 
-def process_cache() -> ReplicaCache:
+def process_cache() -> LocalStateCache:
     """The cache of this process; a forked child gets one of its own."""
     global _process_cache
     with _process_lock:
         if _process_cache is None or _process_cache[0] != os.getpid():
             if _process_cache is not None:
                 _inherited.append(_process_cache[1])
-            _process_cache = (os.getpid(), ReplicaCache())
+            _process_cache = (os.getpid(), LocalStateCache())
         return _process_cache[1]
 
 

@@ -1,4 +1,4 @@
-"""Who a local folder belongs to: replicas are private to a process, and a killed process cannot clean up.
+"""Who a local folder belongs to: local copies are private to a process, and a killed process cannot clean up.
 
 A process's folder is named after its host, pid namespace, pid and start time, so that a process that got the same pid
 later, or one in another container, is not taken for the owner.

@@ -1,7 +1,7 @@
-"""The lineages of all shards on their way to tasks, each of which needs but its own.
+"""The manifests of all shards on their way to tasks, each of which needs but its own.
 
-A job's function is the same for all of its tasks, so it carries the lineages of all shards.  Here each shard's are some
-bytes: pickling and reading the function copies them, and only the shard's own are ever made objects again.  What a
+A job's function is the same for all of its tasks, so it carries the manifests of all shards.  Here each shard's are
+some bytes: pickling and reading the function copies them, and only the shard's own are ever made objects again.  What a
 file's description is as bytes is remembered with it, so an epoch costs the driver no more than the files that are new;
 a worker remembers the other way round what it has read.
 
@@ -18,59 +18,59 @@ import msgspec
 
 from ..keys.keygroups import KeyGroupRange
 from .files import StateFile
-from .state_manifest import ShardLineage
+from .state_manifest import StateManifest
 
 _KEPT = "_packed"
 
 
-class PackedLineages(Sequence[ShardLineage]):
+class PackedManifests(Sequence[StateManifest]):
     """Lineages by shard.
 
     Args:
-        lineages: of every shard.
+        manifests: of every shard.
     """
 
-    def __init__(self, lineages: Iterable[ShardLineage]) -> None:
-        self._packed = tuple(map(_packed, lineages))
+    def __init__(self, manifests: Iterable[StateManifest]) -> None:
+        self._packed = tuple(map(_packed, manifests))
 
     @classmethod
-    def _of(cls, packed: tuple[bytes, ...]) -> PackedLineages:
+    def _of(cls, packed: tuple[bytes, ...]) -> PackedManifests:
         made = cls(())
         made._packed = packed
         return made
 
     def __reduce__(self) -> Any:
-        return PackedLineages._of, (self._packed,)
+        return PackedManifests._of, (self._packed,)
 
     def __len__(self) -> int:
         return len(self._packed)
 
     @overload
-    def __getitem__(self, shard: int) -> ShardLineage: ...
+    def __getitem__(self, shard: int) -> StateManifest: ...
 
     @overload
-    def __getitem__(self, shard: slice) -> tuple[ShardLineage, ...]: ...
+    def __getitem__(self, shard: slice) -> tuple[StateManifest, ...]: ...
 
-    def __getitem__(self, shard: int | slice) -> ShardLineage | tuple[ShardLineage, ...]:
+    def __getitem__(self, shard: int | slice) -> StateManifest | tuple[StateManifest, ...]:
         if isinstance(shard, slice):
             return tuple(map(_unpacked, self._packed[shard]))
         return _unpacked(self._packed[shard])
 
-    def emptied(self) -> PackedLineages:
+    def emptied(self) -> PackedManifests:
         """As many, for a function that only needs to know how many there are."""
-        return PackedLineages._of((b"",) * len(self._packed))
+        return PackedManifests._of((b"",) * len(self._packed))
 
 
-def _packed(lineage: ShardLineage) -> bytes:
-    groups = lineage.key_groups
-    files = [_packed_file(file) for file in lineage.files]
-    return msgspec.msgpack.encode((groups.first, groups.last, files, lineage.replaced, lineage.replaced_by))
+def _packed(manifest: StateManifest) -> bytes:
+    groups = manifest.key_groups
+    files = [_packed_file(file) for file in manifest.files]
+    return msgspec.msgpack.encode((groups.first, groups.last, files, manifest.replaced, manifest.replaced_by))
 
 
 @lru_cache(maxsize=16)
-def _unpacked(packed: bytes) -> ShardLineage:
+def _unpacked(packed: bytes) -> StateManifest:
     first, last, files, replaced, replaced_by = msgspec.msgpack.decode(packed)
-    return ShardLineage(KeyGroupRange(first, last), tuple(map(_unpacked_file, files)), tuple(replaced), replaced_by)
+    return StateManifest(KeyGroupRange(first, last), tuple(map(_unpacked_file, files)), tuple(replaced), replaced_by)
 
 
 def _packed_file(file: StateFile) -> bytes:

@@ -1,7 +1,7 @@
-"""Brings committed state files into a replica's database, checking each.
+"""Brings committed state files into a local copy's database, checking each.
 
 Tables are hard-linked next to the database and ingested (RocksDB takes the link over and never writes to it, so the
-file in the pool stays as it is); logs are applied as write batches.  A lineage that was put together from several
+file in the pool stays as it is); logs are applied as write batches.  A manifest that was put together from several
 shards may share files in which some key groups are stale.  Where such a stale part would hide newer data, the region is
 built in a database of its own and only its live entries are taken over.
 """
@@ -25,7 +25,7 @@ from .files import StateFile
 from .log import read_log
 from .pool import StatePool
 from .rocksdb import open_database, scan, table_options, without_log, wrap
-from .state_manifest import ShardLineage
+from .state_manifest import StateManifest
 
 #: The first stored key of all and one beyond the last: key groups are two bytes.
 _LOWEST, _HIGHEST = b"", b"\xff\xff\xff"
@@ -39,14 +39,14 @@ class Restorer:
         self._folder = folder
         self._blocks = blocks
 
-    def restore(self, database: Rdict, lineage: ShardLineage) -> None:
-        """Fill an empty database with what ``lineage`` says."""
-        if _must_cut(lineage):
-            for region in _elementary_regions(lineage):
-                self._take_over(database, lineage, region)
+    def restore(self, database: Rdict, manifest: StateManifest) -> None:
+        """Fill an empty database with what ``manifest`` says."""
+        if _must_cut(manifest):
+            for region in _elementary_regions(manifest):
+                self._take_over(database, manifest, region)
         else:
-            self.bring(database, lineage.key_groups, lineage.files)
-            _delete_outside(database, lineage)
+            self.bring(database, manifest.key_groups, manifest.files)
+            _delete_outside(database, manifest)
 
     def bring(self, database: Rdict, key_groups: KeyGroupRange, files: Sequence[StateFile]) -> None:
         """Apply files, in order."""
@@ -98,18 +98,18 @@ class Restorer:
             except Exception as error:
                 raise wrap(error, f"apply state file {file.name} to a replica") from error
 
-    def _take_over(self, database: Rdict, lineage: ShardLineage, region: KeyGroupRange) -> None:
+    def _take_over(self, database: Rdict, manifest: StateManifest, region: KeyGroupRange) -> None:
         """Build one region in a database of its own and take over its live entries."""
         files = tuple(
             replace(file, clip=None)
-            for file in lineage.files
+            for file in manifest.files
             if region.overlaps(file.key_groups) and (file.clip is None or region.overlaps(file.clip))
         )
         folder = f"{self._folder}/{uuid.uuid4().hex}"
         os.makedirs(folder)
         scratch = open_database(f"{folder}/db", self._blocks)
         try:
-            Restorer(self.pool, folder, self._blocks).restore(scratch, ShardLineage(region, files))
+            Restorer(self.pool, folder, self._blocks).restore(scratch, StateManifest(region, files))
             path = f"{self._folder}/{uuid.uuid4().hex}.sst"
             if _write_live(scratch, region, path):
                 options = IngestExternalFileOptions()
@@ -149,30 +149,30 @@ def _changes(batch: pa.RecordBatch, only: KeyGroupRange | None) -> WriteBatch:
     return changes
 
 
-def _must_cut(lineage: ShardLineage) -> bool:
+def _must_cut(manifest: StateManifest) -> bool:
     """True if some file holds stale keys in a region that is the shard's own."""
     return any(
         file.clip is not None and region.overlaps(file.key_groups) and not region.overlaps(file.clip)
-        for region in _elementary_regions(lineage)
-        for file in lineage.files
+        for region in _elementary_regions(manifest)
+        for file in manifest.files
     )
 
 
-def _elementary_regions(lineage: ShardLineage) -> list[KeyGroupRange]:
+def _elementary_regions(manifest: StateManifest) -> list[KeyGroupRange]:
     """The shard's range cut wherever a clip begins or ends: inside a region every file counts or does not."""
-    whole = lineage.key_groups
+    whole = manifest.key_groups
     cuts = {whole.first, whole.last + 1}
-    for file in lineage.files:
+    for file in manifest.files:
         if file.clip is not None:
             cuts |= {file.clip.first, file.clip.last + 1}
     edges = sorted(cut for cut in cuts if whole.first <= cut <= whole.last + 1)
     return [KeyGroupRange(first, after - 1) for first, after in pairwise(edges)]
 
 
-def _delete_outside(database: Rdict, lineage: ShardLineage) -> None:
+def _delete_outside(database: Rdict, manifest: StateManifest) -> None:
     """Forget what shared files hold beyond the shard's range, so that it neither counts nor takes space for long."""
-    whole = lineage.key_groups
-    if all(file.key_groups.first in whole and file.key_groups.last in whole for file in lineage.files):
+    whole = manifest.key_groups
+    if all(file.key_groups.first in whole and file.key_groups.last in whole for file in manifest.files):
         return
     try:
         if whole.first > 0:

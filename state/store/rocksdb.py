@@ -6,7 +6,7 @@ their names say; the rules that the rest of the room relies on are here:
 - raw mode everywhere: bytes in, bytes out, bytewise order (files of the other mode do not ingest);
 - never iterate with ``items()``: over a damaged block it ends early and silently; :func:`scan` asks for the status;
 - never set a lower bound (it assigns the upper one) and never iterate a snapshot (it shows later writes);
-- no write-ahead log: a replica can always be rebuilt from the pool;
+- no write-ahead log: a local copy can always be rebuilt from the pool;
 - open after fork, never before: a forked child shares no background threads and would hang or lose writes.
 """
 
@@ -32,7 +32,7 @@ _BLOOM_BITS_PER_KEY = 10
 
 
 def table_options(cache: Cache | None = None) -> Options:
-    """Options of tables, both of files we write and of a replica."""
+    """Options of tables, both of files we write and of a local copy."""
     table = BlockBasedOptions()
     table.set_bloom_filter(_BLOOM_BITS_PER_KEY, False)
     table.set_block_size(_BLOCK_BYTES)
@@ -62,7 +62,7 @@ def open_database(path: str, cache: Cache | None) -> Rdict:
 
 
 def without_log() -> WriteOptions:
-    """Write options of every write to a replica."""
+    """Write options of every write to a local copy."""
     options = WriteOptions()
     options.disable_wal = True  # type: ignore[method-assign, assignment]
     return options

@@ -1,12 +1,12 @@
 """A shard's state as an ordered list of immutable files; where two files hold a key, the later one wins.
 
-The choice that the whole recovery story rests on: an epoch's task attempt never changes anything shared, nor the
-replica it reads.  It reads the state after the previous epoch and writes new files of its own; the driver picks the
-winning attempt of each shard and appends its files to the lineage; the next epoch's task brings its replica up to that.
-So a retry, a speculative duplicate, a zombie or a lost executor can leave garbage files, never wrong state, and a
-replica only ever embodies a committed lineage.
+The choice that the whole recovery story rests on: an epoch's task attempt never changes anything shared, nor the local
+copy it reads.  It reads the state after the previous epoch and writes new files of its own; the driver picks the
+winning attempt of each shard and appends its files to the manifest; the next epoch's task brings its local copy up to
+that. So a retry, a speculative duplicate, a zombie or a lost executor can leave garbage files, never wrong state, and a
+local copy only ever embodies a committed manifest.
 
-Invariants: a lineage only grows at its end, or is replaced as a whole by compaction or re-dealing; within the shard's
+Invariants: a manifest only grows at its end, or is replaced as a whole by compaction or re-dealing; within the shard's
 key groups, applying its files in order gives the state; files may reach beyond the range (``StateFile.clip``).
 """
 
@@ -23,7 +23,7 @@ from .files import StateFile
 _FULL_MIN_BYTES = 4 * 1024 * 1024
 #: Full rewrite when the overlays outgrow this share of the base.
 _FULL_SHARE = 0.5
-#: Logs at the end of the lineage before they are merged.
+#: Logs at the end of the manifest before they are merged.
 _LOGS_MAX = 16
 #: Overlay table files before a full rewrite, whatever their size.
 _OVERLAYS_MAX = 256
@@ -32,18 +32,18 @@ CompactionKind = Literal["logs", "full"]
 
 
 @dataclass(frozen=True)
-class ShardLineage:
+class StateManifest:
     """The committed state of one shard."""
 
     key_groups: KeyGroupRange
     files: tuple[StateFile, ...] = ()
     #: Names of files whose content is that of the first ``replaced_by`` files: what the last compaction took in.
-    #: A replica that embodies them need not be rebuilt.
+    #: A local copy that embodies them need not be rebuilt.
     replaced: tuple[str, ...] = ()
     replaced_by: int = 0
 
-    def append(self, files: Sequence[StateFile]) -> ShardLineage:
-        """The lineage after an epoch that wrote ``files``."""
+    def append(self, files: Sequence[StateFile]) -> StateManifest:
+        """The manifest after an epoch that wrote ``files``."""
         return replace(self, files=(*self.files, *files))
 
     @property
@@ -63,7 +63,7 @@ class ShardLineage:
 
     @property
     def trailing_logs(self) -> int:
-        """How many files at the end of the lineage are logs worth merging.
+        """How many files at the end of the manifest are logs worth merging.
 
         Each older log that is taken in is at most twice the size of all newer ones together, so that an entry is
         copied only a logarithmic number of times.
@@ -97,7 +97,7 @@ class ShardLineage:
         }
 
     @classmethod
-    def from_json(cls, body: dict[str, Any]) -> ShardLineage:
+    def from_json(cls, body: dict[str, Any]) -> StateManifest:
         """Inverse of :meth:`to_json`."""
         return cls(
             KeyGroupRange(*body["key_groups"]),
@@ -107,30 +107,30 @@ class ShardLineage:
         )
 
 
-def redeal(lineages: Sequence[ShardLineage], ranges: Sequence[KeyGroupRange]) -> list[ShardLineage]:
+def redeal(manifests: Sequence[StateManifest], ranges: Sequence[KeyGroupRange]) -> list[StateManifest]:
     """Deal the state of some shards to shards with other ranges; no file is read or copied.
 
     A file that reaches beyond the range of the shard it came from, or of the one it goes to, gets a clip: what lies
     outside may be stale.
     """
-    return [_dealt(lineages, wanted) for wanted in ranges]
+    return [_dealt(manifests, wanted) for wanted in ranges]
 
 
-def _dealt(lineages: Sequence[ShardLineage], wanted: KeyGroupRange) -> ShardLineage:
-    for lineage in lineages:
-        if lineage.key_groups == wanted:
-            return lineage
+def _dealt(manifests: Sequence[StateManifest], wanted: KeyGroupRange) -> StateManifest:
+    for manifest in manifests:
+        if manifest.key_groups == wanted:
+            return manifest
     files = []
-    for lineage in lineages:
-        for file in lineage.files:
-            region = _intersection(lineage.key_groups, wanted)
+    for manifest in manifests:
+        for file in manifest.files:
+            region = _intersection(manifest.key_groups, wanted)
             if region is not None and file.clip is not None:
                 region = _intersection(region, file.clip)
             if region is None or not region.overlaps(file.key_groups):
                 continue
             inside = file.key_groups.first in region and file.key_groups.last in region
             files.append(replace(file, clip=None if inside else region))
-    return ShardLineage(wanted, tuple(files))
+    return StateManifest(wanted, tuple(files))
 
 
 def _intersection(one: KeyGroupRange, other: KeyGroupRange) -> KeyGroupRange | None:

@@ -2,8 +2,8 @@
 
 ``python driver_places.py <folder>`` runs one with a single stage and one with two.  Behind some micro-batches an
 executor is lost, and another one comes; then there are some more.  A line ``places`` has the executor of each shard in
-a micro-batch of the first job, ``misses`` how many replicas each epoch of a stage had to build, ``calls`` and ``ready``
-what each micro-batch has cost the driver, ``compactions`` how many files of such there are.
+a micro-batch of the first job, ``misses`` how many local copies each epoch of a stage had to build, ``calls`` and
+``ready`` what each micro-batch has cost the driver, ``compactions`` how many files of such there are.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mixedmode.runtime.catalyst.prepared.batch_calls import BatchFunction
-from mixedmode.runtime.catalyst.prepared.prepared_physical_plan import ExecutedTemplate
+from mixedmode.runtime.catalyst.prepared.prepared_physical_plan import PreparedPhysicalPlan
 from mixedmode.runtime.driver.epochs.epoch_runner import EpochRunner
 from py4j.clientserver import ClientServerConnection
 
@@ -30,7 +30,7 @@ class EpochCalls:
         send, run, collected, take = (
             ClientServerConnection.send_command,
             EpochRunner.streaming_epoch,
-            ExecutedTemplate.collected,
+            PreparedPhysicalPlan.collected,
             BatchFunction.call,
         )
 
@@ -64,5 +64,5 @@ class EpochCalls:
 
         replace(ClientServerConnection, "send_command", counted)
         replace(EpochRunner, "streaming_epoch", epoch)
-        replace(ExecutedTemplate, "collected", ready)
+        replace(PreparedPhysicalPlan, "collected", ready)
         replace(BatchFunction, "call", batch)

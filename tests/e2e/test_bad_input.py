@@ -257,7 +257,7 @@ def test_altered_state_file(world: World) -> None:
         data[len(data) // 2] ^= 1
         victim.write_bytes(bytes(data))
     world.land(support.flush_after(EVENTS))
-    # A replica that this process has kept open embodies the files already: the restart must not depend on it.
+    # A local copy that this process has kept open embodies the files already: the restart must not depend on it.
     cause = restarted(world, options={"pipeline.parallelism": "3"})
     assert isinstance(cause, CorruptStateError), cause
     assert "SHA-256" in str(cause)

@@ -47,7 +47,7 @@ def test_lost_executors_are_survived(tmp_path: Path, driver_jvm: DriverJvm) -> N
 
 
 def test_shards_stay_where_their_state_is(tmp_path: Path, driver_jvm: DriverJvm) -> None:
-    """In the stream every task of a shard, of an epoch or a compaction, runs on the executor that has its replica.
+    """In the stream every task of a shard, of an epoch or a compaction, runs on the executor that has its local copy.
 
     An epoch costs hardly more calls than without executors to choose from, and its one job is planned already, also of
     two stages.  When an executor is lost and another one comes, the shards of the lost one move, and those alone; the

@@ -92,7 +92,7 @@ def finish(world: World, query: MixedQuery) -> None:
     [pytest.param("checkpoints", marks=pytest.mark.slow), pytest.param("out", marks=pytest.mark.slow), "replicas"],
 )
 def test_full_in_the_stream(world: World, disk: Disk, place: str) -> None:
-    """An epoch that cannot write its state, its output or its replica fails the job; the next run makes up for it."""
+    """An epoch that cannot write its state, its output or its local copy fails the job; the next run repeats it."""
     options = dict(OPTIONS)
     if place == "checkpoints":
         world.checkpoints = disk.folder / "checkpoints"

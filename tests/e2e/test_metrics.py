@@ -50,7 +50,7 @@ def test_time_of_an_epoch_is_split_into_phases(finished: tuple[World, MixedQuery
 
 
 def test_every_shard_says_how_it_found_its_state(finished: tuple[World, MixedQuery]) -> None:
-    """Each visited shard with state is a hit or a miss of its replica, and what was brought in is counted."""
+    """Each visited shard with state is a hit or a miss of its local copy, and what was brought in is counted."""
     _, first, second, _ = [progress.stateOperators[0]["customMetrics"] for progress in epochs(finished[1])]
     assert first["replicaCacheMisses"] + first["replicaCacheHits"] == 2
     assert first["stateBytesRead"] > 0

@@ -9,8 +9,8 @@ import mixedmode
 import pytest
 import support
 from epoch_failures import EpochFailures
-from mixedmode.runtime.jobs.fused_stages import StagesInOneJob
-from mixedmode.runtime.tasks.report_accumulator import ToldReports
+from mixedmode.runtime.jobs.fused_stages import FusedStages
+from mixedmode.runtime.tasks.report_accumulator import ReportAccumulator
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from support import World
@@ -49,19 +49,19 @@ class Jobs:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.together: list[bool] = []
         self.doubles = False
-        execute, of = StagesInOneJob.execute, ToldReports.of
+        execute, of = FusedStages.execute, ReportAccumulator.of
 
-        def executed(one: StagesInOneJob, *arguments: Any) -> Any:
+        def executed(one: FusedStages, *arguments: Any) -> Any:
             done = execute(one, *arguments)
             self.together.append(done is not None)
             return done
 
-        def told(one: ToldReports, teller: Any) -> list[bytes]:
+        def told(one: ReportAccumulator, teller: Any) -> list[bytes]:
             found = of(one, teller)
             return [*found, found[0]] if self.doubles else found
 
-        monkeypatch.setattr(StagesInOneJob, "execute", executed)
-        monkeypatch.setattr(ToldReports, "of", told)
+        monkeypatch.setattr(FusedStages, "execute", executed)
+        monkeypatch.setattr(ReportAccumulator, "of", told)
 
 
 @pytest.mark.slow

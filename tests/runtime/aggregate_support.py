@@ -15,10 +15,10 @@ from mixedmode.runtime.operators.aggregate.operator import AggregateOperator
 from mixedmode.runtime.operators.contract import EpochSpec, ShardContext, ShardCounters
 from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
 from mixedmode.state.keys.keygroups import KeyGroupRange, shard_ranges
-from mixedmode.state.store.local_copy import ReplicaCache
+from mixedmode.state.store.local_copy import LocalStateCache
 from mixedmode.state.store.log import LogWriter
 from mixedmode.state.store.sst import SstWriter
-from mixedmode.state.store.state_manifest import ShardLineage
+from mixedmode.state.store.state_manifest import StateManifest
 from pyarrow import fs
 from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -57,9 +57,9 @@ class Job:
         self.folder = folder
         self.pool = f"{folder}/pool"
         (folder / "pool").mkdir(exist_ok=True)
-        self.cache = ReplicaCache()
+        self.cache = LocalStateCache()
         self.batch_rows = batch_rows
-        self.lineages = [ShardLineage(groups, ()) for groups in shard_ranges(SHARDS, MAX_PARALLELISM)]
+        self.manifests = [StateManifest(groups, ()) for groups in shard_ranges(SHARDS, MAX_PARALLELISM)]
         self.epoch = 0
         self.counters: list[ShardCounters] = []
         #: Rows to run on instead of what prepare() makes.
@@ -89,20 +89,20 @@ class Job:
         table = self.table or (None if frame is None else self._prepared(frame, spec))
         output: list[tuple[Any, ...]] = []
         self.counters = []
-        for shard, lineage in enumerate(self.lineages):
+        for shard, manifest in enumerate(self.manifests):
             base = None
-            if lineage.files:
+            if manifest.files:
                 base = self.cache.acquire(
-                    "job", shard, lineage, fs.LocalFileSystem(), self.pool, str(self.folder / "local"), 1 << 20
+                    "job", shard, manifest, fs.LocalFileSystem(), self.pool, str(self.folder / "local"), 1 << 20
                 )
             writer_class = SstWriter if style == "sorted" else LogWriter
             writer = writer_class(
                 fs.LocalFileSystem(), self.pool, str(self.folder), f"e{self.epoch}-s{shard}", self.epoch
             )
             collected, counters = Collected(), ShardCounters()
-            context = ShardContext(shard, lineage.key_groups, spec, base, writer, collected, counters)
-            self.operator.run(context, self._batches(table, lineage.key_groups))
-            self.lineages[shard] = lineage.append(writer.finish())
+            context = ShardContext(shard, manifest.key_groups, spec, base, writer, collected, counters)
+            self.operator.run(context, self._batches(table, manifest.key_groups))
+            self.manifests[shard] = manifest.append(writer.finish())
             output += collected.rows()
             self.counters.append(counters)
         return output
@@ -126,12 +126,12 @@ class Job:
     def stored_entries(self) -> int:
         """Entries (cells and timers) that the state holds now."""
         count = 0
-        for shard, lineage in enumerate(self.lineages):
-            if lineage.files:
-                replica = self.cache.acquire(
-                    "job", shard, lineage, fs.LocalFileSystem(), self.pool, str(self.folder / "local"), 1 << 20
+        for shard, manifest in enumerate(self.manifests):
+            if manifest.files:
+                local_copy = self.cache.acquire(
+                    "job", shard, manifest, fs.LocalFileSystem(), self.pool, str(self.folder / "local"), 1 << 20
                 )
-                count += sum(1 for _ in replica.scan(b"", b"\xff\xff\xff"))
+                count += sum(1 for _ in local_copy.scan(b"", b"\xff\xff\xff"))
         return count
 
 

@@ -21,7 +21,7 @@ from mixedmode.runtime.checkpoints.branch import Branch
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.staging import epoch_of
 from mixedmode.runtime.driver.checkpoint import async_checkpoint, housekeeping, output_commit
-from mixedmode.runtime.driver.checkpoint.async_checkpoint import Owners
+from mixedmode.runtime.driver.checkpoint.async_checkpoint import CheckpointServices
 from mixedmode.runtime.driver.checkpoint.checkpoint_coordinator import CheckpointCoordinator
 from mixedmode.runtime.driver.checkpoint.housekeeping import Housekeeping
 from mixedmode.runtime.driver.checkpoint.output_commit import commit_transaction
@@ -105,7 +105,7 @@ class Checkpointed(Job):
         self.store = Store(self.filesystem, self.folder, Branch())
         self.beside.clear()
         self.tasks = TaskWorker(lifecycle_of(self.spec, state))
-        owners = Owners(self.spec, self.store, mock.Mock(), self.events, {}, cast(Any, Compactor(self)))
+        owners = CheckpointServices(self.spec, self.store, mock.Mock(), self.events, {}, cast(Any, Compactor(self)))
         self.scheduler = CheckpointScheduler(1 << 60, 0, 0, 0, frozenset(state.sources))
         self.coordinator = CheckpointCoordinator(
             owners=owners,
@@ -159,7 +159,7 @@ class Checkpointed(Job):
             state = restored_state(self.spec, found, None)
         self.sink.sweep()
         for uid, stage in state.stages.items():
-            self.store.collect_garbage(uid, stage.lineages)
+            self.store.collect_garbage(uid, stage.manifests)
         self._begin(state)
         return state.checkpoint_id
 
@@ -181,7 +181,7 @@ class Checkpointed(Job):
         Args:
             nothing_else: and no file of their epochs besides, which holds when the run has ended in good order.
         """
-        named = {stage.uid: {file.name for one in stage.lineages for file in one.files} for stage in self.stages}
+        named = {stage.uid: {file.name for one in stage.manifests for file in one.files} for stage in self.stages}
         for uid, names in named.items():
             assert names <= set(os.listdir(self.store.pool(uid))), f"files of {uid} are gone that the job reads"
         if self.store.latest() is None:  # which looks for its files
@@ -206,14 +206,14 @@ class Compactor:
     def __init__(self, job: Checkpointed) -> None:
         self._job = job
 
-    def compacted(self, operator: Any, lineages: Sequence[Any], epoch: int) -> dict[int, Any]:
+    def compacted(self, operator: Any, manifests: Sequence[Any], epoch: int) -> dict[int, Any]:
         here, found = self._job.here, {}
         pool, local = here.places(operator.uid)
         os.makedirs(local, exist_ok=True)
-        for shard, lineage in enumerate(lineages):
-            if (kind := lineage.needs_compaction()) is not None:
-                replica = here.replica(operator.uid, shard, lineage)
-                assert replica is not None
+        for shard, manifest in enumerate(manifests):
+            if (kind := manifest.needs_compaction()) is not None:
+                local_copy = here.local_copy(operator.uid, shard, manifest)
+                assert local_copy is not None
                 name = f"e{epoch:08d}-compacted-{os.urandom(4).hex()}-s{shard:04d}"
-                found[shard] = compact(lineage, replica, here.filesystem, pool, local, name, kind=kind)
+                found[shard] = compact(manifest, local_copy, here.filesystem, pool, local, name, kind=kind)
         return found

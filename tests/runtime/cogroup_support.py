@@ -14,7 +14,7 @@ from mixedmode.runtime.operators.join.columns import LEFT, RIGHT, SIDE_COLUMN, T
 from mixedmode.runtime.operators.keyed.keyed_rows import INITIAL_STATE_COLUMN, KIND_COLUMN
 from mixedmode.runtime.operators.processor.cogroup.cogroup_form import Cogrouped
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
-from mixedmode.runtime.operators.processor.rows.row_form import Form, Rows
+from mixedmode.runtime.operators.processor.rows.row_form import Form, RowsForm
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType, TimestampType
 from stage_support import EPOCH, OUTPUT, Stage
 
@@ -105,7 +105,7 @@ def operator(
         output_schema=output,
         time_mode=time_mode,
         event_time=TIME_COLUMN,
-        form=Cogrouped(form or Rows(), LEFT_SCHEMA, RIGHT_SCHEMA),
+        form=Cogrouped(form or RowsForm(), LEFT_SCHEMA, RIGHT_SCHEMA),
     )
 
 

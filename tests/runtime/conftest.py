@@ -22,7 +22,7 @@ from mixedmode.runtime.connectors.transaction import SinkTransaction
 from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.store.files import StateFile
 from mixedmode.state.store.log import LogWriter
-from mixedmode.state.store.state_manifest import ShardLineage
+from mixedmode.state.store.state_manifest import StateManifest
 from pyarrow import fs
 
 # The tests are not a package (the repository root is one): make their helpers importable.
@@ -44,7 +44,7 @@ def _state_file(store: CheckpointStore, name: str, epoch: int = 1) -> StateFile:
 
 def _metadata(checkpoint_id: int = 1, *files: StateFile, **changes: object) -> CheckpointMetadata:
     """A checkpoint with one operator of one shard."""
-    lineage = ShardLineage(KeyGroupRange(0, 127), files)
+    manifest = StateManifest(KeyGroupRange(0, 127), files)
     body: dict[str, object] = {
         "checkpoint_id": checkpoint_id,
         "job_id": "job",
@@ -64,7 +64,7 @@ def _metadata(checkpoint_id: int = 1, *files: StateFile, **changes: object) -> C
                 uid=UID,
                 max_parallelism=128,
                 registry=[],
-                shards=(ShardState(lineage=lineage.to_json(), next_event_timer_ms=2**62),),
+                shards=(ShardState(lineage=manifest.to_json(), next_event_timer_ms=2**62),),
             ),
         ),
         "transaction": SinkTransaction(id=checkpoint_id, files=(StagedFile(name="a", rows=1, size_bytes=2),)),
@@ -93,7 +93,7 @@ def make_metadata() -> Callable[..., CheckpointMetadata]:
 
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[Callable[..., Job]]:
-    """Makes a job out of an aggregate operator; closes its replicas at the end."""
+    """Makes a job out of an aggregate operator; closes its local copies at the end."""
     jobs: list[Job] = []
 
     def make(operator: Any, **kwargs: Any) -> Job:

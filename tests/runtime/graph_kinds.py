@@ -24,7 +24,7 @@ from mixedmode.runtime.operators.emission import EMITTED_COLUMN
 from mixedmode.runtime.operators.join.columns import LEFT, RIGHT, SIDE_COLUMN, TIME_COLUMN, side_column
 from mixedmode.runtime.operators.processor.cogroup.cogroup_form import Cogrouped as CogroupedRows
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
-from mixedmode.runtime.operators.processor.rows.row_form import Rows
+from mixedmode.runtime.operators.processor.rows.row_form import RowsForm
 from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import LongType, StringType, StructType, TimestampType
@@ -298,7 +298,7 @@ class Cogrouped(Buckets):
             time_mode="eventTime",
             event_time=TIME_COLUMN,
             follows_a_stage=follows,
-            form=CogroupedRows(Rows(), ROWS, ROWS),
+            form=CogroupedRows(RowsForm(), ROWS, ROWS),
         )
 
     def prepared(self, rows: list[dict[str, Any]], spec: EpochSpec) -> tuple[list[dict[str, Any]], pa.Schema]:

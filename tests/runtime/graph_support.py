@@ -18,11 +18,11 @@ from mixedmode.runtime.connectors.sources.inputs import LiveInput
 from mixedmode.runtime.driver.epochs import graph_epochs, stage_fusion
 from mixedmode.runtime.driver.epochs.epoch_specs import OBSERVED
 from mixedmode.runtime.driver.epochs.source_rows import SourceRows
-from mixedmode.runtime.jobs.executor import Executed
-from mixedmode.runtime.jobs.fused_stages import Part
+from mixedmode.runtime.jobs.executor import StageResult
+from mixedmode.runtime.jobs.fused_stages import FusedStage
 from mixedmode.runtime.operators.contract import EpochSpec, KeyedOperator
 from mixedmode.runtime.operators.emission import EMITTED_COLUMN
-from mixedmode.runtime.operators.steps import Step
+from mixedmode.runtime.operators.steps import FrameStep
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK
 from mixedmode.runtime.spec import LaneRead, Settings, StageEdge, StageSpec
 from mixedmode.testing.job_here import MAX_PARALLELISM, ExchangeHere, JobHere
@@ -108,9 +108,11 @@ class Executor(ShardsHere):
     #: The rows that it got, by epoch.
     got: dict[int, int] = field(default_factory=dict)
 
-    def execute(self, frame: RowsHere | None, epoch: EpochSpec, lineages: Sequence[Any], **of_shards: Any) -> Executed:
+    def execute(
+        self, frame: RowsHere | None, epoch: EpochSpec, manifests: Sequence[Any], **of_shards: Any
+    ) -> StageResult:
         self.got[epoch.epoch] = 0 if frame is None else frame.table.num_rows
-        done = super().execute(frame, epoch, lineages, **of_shards)
+        done = super().execute(frame, epoch, manifests, **of_shards)
         if self.fails:
             self.fails = False
             for report in done.reports:
@@ -126,19 +128,19 @@ class OneJob:
     def __init__(self, first: Executor, second: Executor, over: Callable[[Any], Any]) -> None:
         self.first, self.second, self.over = first, second, over
 
-    def execute(self, frame: RowsHere, first: Part, second: Part) -> tuple[Executed, Executed]:
+    def execute(self, frame: RowsHere, first: FusedStage, second: FusedStage) -> tuple[StageResult, StageResult]:
         self.first.job.epochs_together += 1
-        done = self.first.execute(frame, first.spec, first.lineages).reports
+        done = self.first.execute(frame, first.spec, first.manifests).reports
         exchange, files = ExchangeHere(self.first.state.tables), [file for report in done for file in report.output]
         rows = exchange.frame(files)
         try:
-            followed = self.second.execute(None if rows is None else self.over(rows), second.spec, second.lineages)
+            followed = self.second.execute(None if rows is None else self.over(rows), second.spec, second.manifests)
         finally:
             exchange.discard(files)
         handed_on = [
             replace(report, output=(), handed_on_rows=sum(file.rows for file in report.output)) for report in done
         ]
-        return Executed(handed_on), followed
+        return StageResult(handed_on), followed
 
 
 def _in_order(value: Any) -> Any:
@@ -164,7 +166,7 @@ class Stage:
     condition: Callable[[Row], bool] = lambda row: True
 
 
-def _step(kind: Kind | None, condition: Callable[[Row], bool]) -> Step:
+def _step(kind: Kind | None, condition: Callable[[Row], bool]) -> FrameStep:
     """The operations between a stage (or a source) and the next."""
 
     def function(frame: Any) -> Any:
@@ -176,7 +178,7 @@ def _step(kind: Kind | None, condition: Callable[[Row], bool]) -> Step:
         made = RowsHere(pa.Table.from_pylist(rows, ROW.append(pa.field(EMITTED_COLUMN, pa.int64()))))
         return made if EMITTED_COLUMN in frame.columns else made.drop(EMITTED_COLUMN)
 
-    return Step("select", function)
+    return FrameStep("select", function)
 
 
 class Job(JobHere):
@@ -252,7 +254,7 @@ class Job(JobHere):
         in_memory = {"DataFrame": RowsHere, "emitted_when_due": _emitted_when_due}
         with (
             mock.patch.multiple(graph_epochs, **in_memory),  # type: ignore[arg-type]
-            mock.patch.object(stage_fusion, "StagesInOneJob", OneJob),
+            mock.patch.object(stage_fusion, "FusedStages", OneJob),
         ):
             if what == "live":
                 self.epochs.streaming_epoch(self.phase, source)

@@ -19,10 +19,10 @@ from mixedmode.runtime.operators.join.operator import JoinOperator
 from mixedmode.runtime.operators.join.questions import ANSWER_COLUMN, ASKED_COLUMN
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.state.keys.keygroups import KeyGroupRange
-from mixedmode.state.store.local_copy import ReplicaCache
+from mixedmode.state.store.local_copy import LocalStateCache
 from mixedmode.state.store.log import LogWriter
 from mixedmode.state.store.sst import SstWriter
-from mixedmode.state.store.state_manifest import ShardLineage
+from mixedmode.state.store.state_manifest import StateManifest
 from pyarrow import fs
 from pyspark.sql.types import LongType, StringType, StructType, TimestampType
 
@@ -166,20 +166,20 @@ class Shard:
     def __init__(self, operator: JoinOperator, folder: str, groups: KeyGroupRange = GROUPS) -> None:
         self.operator, self.folder, self.epoch = operator, folder, 0
         Path(folder, "pool").mkdir(exist_ok=True)
-        self.lineage = ShardLineage(groups, ())
-        self.cache = ReplicaCache()
+        self.manifest = StateManifest(groups, ())
+        self.cache = LocalStateCache()
         self.counters = ShardCounters()
 
     def base(self) -> Any:
-        if not self.lineage.files:
+        if not self.manifest.files:
             return None
         places = f"{self.folder}/pool", f"{self.folder}/local"
-        return self.cache.acquire("job", 0, self.lineage, fs.LocalFileSystem(), *places, 1 << 20)
+        return self.cache.acquire("job", 0, self.manifest, fs.LocalFileSystem(), *places, 1 << 20)
 
     def restart(self) -> None:
         """Begin again from the files."""
         self.cache.close()
-        self.cache = ReplicaCache()
+        self.cache = LocalStateCache()
 
     def run(
         self,
@@ -220,7 +220,7 @@ class Shard:
             asking = replace(context, writer=None, output=None, counters=ShardCounters())
             batches = answered(self.operator.questions(asking, iter(batches)), batch_rows + 1)
         self.operator.run(context, iter(batches))
-        self.lineage = self.lineage.append(writer.finish())
+        self.manifest = self.manifest.append(writer.finish())
         return found
 
     def context(self, style: Any, late_ms: int, firing_ms: int, clock: InOrder, output: Any) -> tuple[Any, Any]:
@@ -230,7 +230,7 @@ class Shard:
         writer_class = SstWriter if style == "sorted" else LogWriter
         writer = writer_class(fs.LocalFileSystem(), f"{self.folder}/pool", self.folder, f"e{self.epoch}", self.epoch)
         context = ShardContext(
-            0, self.lineage.key_groups, spec, self.base(), writer, output, self.counters, feeds_a_stage=True
+            0, self.manifest.key_groups, spec, self.base(), writer, output, self.counters, feeds_a_stage=True
         )
         return context, writer
 

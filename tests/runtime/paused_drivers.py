@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 from mixedmode.runtime.checkpoints.branch import Branch
 from mixedmode.runtime.checkpoints.identity import JobIdentity
-from mixedmode.runtime.checkpoints.lease.driver_lease import Clock, DriverLease
+from mixedmode.runtime.checkpoints.lease.driver_lease import DriverLease, LeaseClock
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.sinks.files import ParquetSink
@@ -222,7 +222,7 @@ class Driver:
     def _drive(self) -> None:
         world = self.world
         disk = fs.PyFileSystem(Disk(world.files, self._pause, renames=world.renames))
-        clock = Clock(lambda: world.now_ms, lambda ms: self._pause("sleep", world.now_ms + round(ms)))
+        clock = LeaseClock(lambda: world.now_ms, lambda ms: self._pause("sleep", world.now_ms + round(ms)))
         store = CheckpointStore(disk, LOCATION)
         lease = DriverLease(disk, store.root, self.name, expiry_ms=EXPIRY_MS, clock=clock)
         lease._lives = lambda claim: None  # type: ignore[method-assign]  # all are on different hosts

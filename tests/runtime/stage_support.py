@@ -14,10 +14,10 @@ from mixedmode.runtime.operators.processor.operator import ProcessorOperator
 from mixedmode.runtime.operators.processor.rows.row_form import Form
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.state.keys.keygroups import KeyGroupRange
-from mixedmode.state.store.local_copy import ReplicaCache, ShardReplica
+from mixedmode.state.store.local_copy import LocalStateCache, LocalStateCopy
 from mixedmode.state.store.log import LogWriter
 from mixedmode.state.store.sst import SstWriter
-from mixedmode.state.store.state_manifest import ShardLineage
+from mixedmode.state.store.state_manifest import StateManifest
 from pyarrow import fs
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
@@ -99,8 +99,8 @@ class Stage:
             form=form,
         )
         self._folder = folder
-        self._lineage = ShardLineage(KeyGroupRange(0, 127))
-        self._cache = ReplicaCache()
+        self._lineage = StateManifest(KeyGroupRange(0, 127))
+        self._cache = LocalStateCache()
         self._pool, self._local = str(folder / "pool"), str(folder / "local")
         self.epoch = 0
         self.counters = ShardCounters()
@@ -120,7 +120,7 @@ class Stage:
         """One epoch over the rows, or over ``source``; returns what the processor yielded, in order."""
         self.epoch += 1
         filesystem, name = fs.LocalFileSystem(), f"e{self.epoch:08d}"
-        base = self._replica()
+        base = self._local_copy()
         writer_class = SstWriter if style == "sorted" else LogWriter
         writer = writer_class(filesystem, self._pool, self._local, name, self.epoch)
         defaults = {
@@ -137,7 +137,7 @@ class Stage:
         self._lineage = self._lineage.append(writer.finish())
         return output.rows
 
-    def _replica(self) -> ShardReplica | None:
+    def _local_copy(self) -> LocalStateCopy | None:
         if not self._lineage.files:
             return None
         filesystem = fs.LocalFileSystem()
@@ -145,8 +145,8 @@ class Stage:
 
     def stored(self) -> dict[bytes, bytes]:
         """Everything that is stored after the last epoch."""
-        replica = self._replica()
-        return {} if replica is None else dict(replica.scan(b"", b"\xff\xff\xff"))
+        local_copy = self._local_copy()
+        return {} if local_copy is None else dict(local_copy.scan(b"", b"\xff\xff\xff"))
 
     def stream(self, rows: list[Input], watermark_ms: int = MIN_WATERMARK, **spec: Any) -> list[tuple[Any, ...]]:
         """A micro-batch (or a clock tick) under a watermark."""

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from mixedmode.errors import CheckpointError, CheckpointMismatchError, CorruptStateError
 from mixedmode.runtime.checkpoints.identity import JobIdentity
-from mixedmode.runtime.checkpoints.lease.driver_lease import Clock, DriverLease
+from mixedmode.runtime.checkpoints.lease.driver_lease import DriverLease, LeaseClock
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.output_place import OutputPlace
@@ -27,11 +27,11 @@ from mixedmode.runtime.storage.checksummed import seal, unseal
 from mixedmode.runtime.tasks.report import REPORT_SUFFIX, ShardReport
 from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.store.files import StateFile
-from mixedmode.state.store.local_copy import ReplicaCache
+from mixedmode.state.store.local_copy import LocalStateCache
 from mixedmode.state.store.log import LogWriter
 from mixedmode.state.store.pool import StatePool
 from mixedmode.state.store.sst import SstWriter
-from mixedmode.state.store.state_manifest import ShardLineage
+from mixedmode.state.store.state_manifest import StateManifest
 from pyarrow import fs
 
 UID = "stage"
@@ -89,14 +89,14 @@ def test_a_harmed_state_file_is_named(tmp_path: Path, kind: str) -> None:
     pool = StatePool(LOCAL, str(tmp_path / "pool"))
     path = Path(pool.path(file.name))
     whole = path.read_bytes()
-    lineage = ShardLineage(KeyGroupRange(0, 127), (file,))
+    manifest = StateManifest(KeyGroupRange(0, 127), (file,))
     for number, harmed in enumerate(harms(whole, 3)):
         path.write_bytes(harmed)
         with pytest.raises(CorruptStateError, match=file.name):
             pool.check(file)
         if number % 40 == 0:
             with pytest.raises(CorruptStateError, match=file.name):
-                ReplicaCache().acquire("job", 0, lineage, LOCAL, pool.folder, str(tmp_path / "replicas"), 1 << 20)
+                LocalStateCache().acquire("job", 0, manifest, LOCAL, pool.folder, str(tmp_path / "replicas"), 1 << 20)
     path.write_bytes(whole)
     pool.check(file)
 
@@ -143,7 +143,7 @@ def test_a_harmed_lease_never_breaks_a_driver(tmp_path: Path) -> None:
         nonlocal now_ms
         now_ms += round(ms) + 1
 
-    clock = Clock(lambda: now_ms, sleep)
+    clock = LeaseClock(lambda: now_ms, sleep)
     for suffix in (".claim", ".beat"):
         sample = DriverLease(LOCAL, str(tmp_path / suffix), "run", clock=clock)
         sample.take(heartbeat=False)

@@ -10,10 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.store.files import StateFile
-from mixedmode.state.store.local_copy import ReplicaCache, ShardReplica
+from mixedmode.state.store.local_copy import LocalStateCache, LocalStateCopy
 from mixedmode.state.store.log import LogWriter
 from mixedmode.state.store.sst import SstWriter
-from mixedmode.state.store.state_manifest import ShardLineage
+from mixedmode.state.store.state_manifest import StateManifest
 from pyarrow import fs
 
 CACHE_BYTES = 8 << 20
@@ -27,7 +27,7 @@ class Workspace:
 
     root: Path
     filesystem: fs.FileSystem = field(default_factory=fs.LocalFileSystem)
-    cache: ReplicaCache = field(default_factory=ReplicaCache)
+    cache: LocalStateCache = field(default_factory=LocalStateCache)
     _names: count[int] = field(default_factory=count)
 
     @property
@@ -59,14 +59,14 @@ class Workspace:
                 writer.put(key, value)
         return writer.finish()
 
-    def replica(self, lineage: ShardLineage, shard: int = 0, job: str = "job") -> ShardReplica:
-        """The workspace cache's replica of a lineage."""
-        return self.cache.acquire(job, shard, lineage, self.filesystem, self.pool, self.local, CACHE_BYTES)
+    def local_copy(self, manifest: StateManifest, shard: int = 0, job: str = "job") -> LocalStateCopy:
+        """The workspace cache's local copy of a manifest."""
+        return self.cache.acquire(job, shard, manifest, self.filesystem, self.pool, self.local, CACHE_BYTES)
 
 
-def contents(replica: ShardReplica) -> dict[bytes, bytes]:
-    """Everything that a replica holds, in range or not."""
-    return dict(replica.scan(b"", b"\xff\xff\xff"))
+def contents(local_copy: LocalStateCopy) -> dict[bytes, bytes]:
+    """Everything that a local copy holds, in range or not."""
+    return dict(local_copy.scan(b"", b"\xff\xff\xff"))
 
 
 def stored(key_group: int, rest: bytes | int) -> bytes:

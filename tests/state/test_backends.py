@@ -22,8 +22,8 @@ from mixedmode.state.keys.keys import KeyCodec
 from mixedmode.state.keys.layout import TIMER_KINDS
 from mixedmode.state.keys.registry import StateRegistry
 from mixedmode.state.store.compaction import compact
-from mixedmode.state.store.local_copy import ShardReplica
-from mixedmode.state.store.state_manifest import ShardLineage, redeal
+from mixedmode.state.store.local_copy import LocalStateCopy
+from mixedmode.state.store.state_manifest import StateManifest, redeal
 from state_support import NUMBER, Workspace, contents
 
 TTL_MS = 10
@@ -181,20 +181,20 @@ class World:
         self.space = space
         self.style = style
         self.shards = shards
-        self.lineages = [ShardLineage(GROUPS)]
+        self.manifests = [StateManifest(GROUPS)]
 
     def run(self, number: int, epoch: dict[str, Any], now_ms: int) -> dict[str, Any]:
         """Run an epoch; answers by key, fired timers by key, next timers."""
-        self.lineages = redeal(self.lineages, shard_ranges(self.shards or epoch["shards"], GROUPS.last + 1))
+        self.manifests = redeal(self.manifests, shard_ranges(self.shards or epoch["shards"], GROUPS.last + 1))
         answers: dict[Any, list[Any]] = defaultdict(list)
         fired: dict[Any, dict[str, list[int]]] = defaultdict(lambda: {kind: [] for kind in TIMER_KINDS})
         run = self._sorted if (epoch["sorted"] if self.style is None else self.style) else self._random
         following: dict[str, list[int]] = {kind: [] for kind in TIMER_KINDS}
-        for shard, lineage in enumerate(self.lineages):
-            groups = lineage.key_groups
+        for shard, manifest in enumerate(self.manifests):
+            groups = manifest.key_groups
             mine = {**epoch, "visits": [visit for visit in epoch["visits"] if group_of(visit[0]) in groups]}
-            files, earliest = run(number, mine, now_ms, self.replica(shard), groups, answers, fired)
-            self.lineages[shard] = lineage.append(files)
+            files, earliest = run(number, mine, now_ms, self.local_copy(shard), groups, answers, fired)
+            self.manifests[shard] = manifest.append(files)
             if epoch["compact"]:
                 self._compact(shard, f"c{number}-{shard}")
             for kind, ts_ms in earliest.items():
@@ -202,23 +202,23 @@ class World:
         first = {kind: min(times, default=None) for kind, times in following.items()}
         return {"answers": dict(answers), "fired": dict(fired), "next": first}
 
-    def replica(self, shard: int) -> ShardReplica | None:
-        lineage = self.lineages[shard]
-        return self.space.replica(lineage, shard) if lineage.files else None
+    def local_copy(self, shard: int) -> LocalStateCopy | None:
+        manifest = self.manifests[shard]
+        return self.space.local_copy(manifest, shard) if manifest.files else None
 
     def _compact(self, shard: int, name: str) -> None:
-        space, replica = self.space, self.replica(shard)
-        if replica is not None:
-            self.lineages[shard] = compact(
-                self.lineages[shard], replica, space.filesystem, space.pool, space.local, name, kind="full"
+        space, local_copy = self.space, self.local_copy(shard)
+        if local_copy is not None:
+            self.manifests[shard] = compact(
+                self.manifests[shard], local_copy, space.filesystem, space.pool, space.local, name, kind="full"
             )
 
     def contents(self) -> dict[bytes, bytes]:
         """What all shards hold."""
         held: dict[bytes, bytes] = {}
-        for shard in range(len(self.lineages)):
-            replica = self.replica(shard)
-            held |= {} if replica is None else contents(replica)
+        for shard in range(len(self.manifests)):
+            local_copy = self.local_copy(shard)
+            held |= {} if local_copy is None else contents(local_copy)
         return held
 
     def _random(self, number, epoch, now_ms, base, groups, answers, fired):  # type: ignore[no-untyped-def]

@@ -16,7 +16,7 @@ from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.keys.keys import KeyCodec
 from mixedmode.state.keys.registry import StateRegistry
 from mixedmode.state.store.compaction import compact, dead_entries
-from mixedmode.state.store.state_manifest import ShardLineage
+from mixedmode.state.store.state_manifest import StateManifest
 from state_support import Workspace
 
 GROUPS = KeyGroupRange(0, 0)
@@ -49,8 +49,8 @@ def write(state: KeyedState, key: int, row: tuple[int, ...]) -> None:
     state.map_state("m").updateValue((row[0] % 3,), row)
 
 
-def view(space: Workspace, lineage: ShardLineage) -> ShardView:
-    return ShardView(space.replica(lineage), GROUPS, CODEC, 0)
+def view(space: Workspace, manifest: StateManifest) -> ShardView:
+    return ShardView(space.local_copy(manifest), GROUPS, CODEC, 0)
 
 
 @given(LIVES)
@@ -58,7 +58,7 @@ def view(space: Workspace, lineage: ShardLineage) -> ShardView:
 def test_any_history_of_fields_reads_like_a_dict(tmp_path_factory: Any, lives: list[Any]) -> None:
     """Fields come and go in any order over sorted and random epochs: a value has what was written and never removed."""
     space = Workspace(tmp_path_factory.mktemp("evolution"))
-    lineage, registry = ShardLineage(GROUPS), None
+    manifest, registry = StateManifest(GROUPS), None
     values: dict[int, dict[str, Any]] = {}
     lists: dict[int, list[dict[str, Any]]] = {}
     maps: dict[tuple[int, int], dict[str, Any]] = {}
@@ -67,7 +67,7 @@ def test_any_history_of_fields_reads_like_a_dict(tmp_path_factory: Any, lives: l
         for row in (*values.values(), *(row for rows in lists.values() for row in rows), *maps.values()):
             for gone in row.keys() - set(fields):
                 del row[gone]
-        base = space.replica(lineage) if lineage.files else None
+        base = space.local_copy(manifest) if manifest.files else None
         writer: Any = space.sst(number) if in_order else space.log(number)
         state: Any = (
             BatchKeyedState(registry, writer, 0, base) if in_order else RocksDBKeyedState(registry, base, GROUPS, 0)
@@ -82,20 +82,20 @@ def test_any_history_of_fields_reads_like_a_dict(tmp_path_factory: Any, lives: l
             state.close()
         else:
             state.flush(writer)
-        lineage = lineage.append(writer.finish())
-        if compacted and lineage.files:
+        manifest = manifest.append(writer.finish())
+        if compacted and manifest.files:
             dead = dead_entries(registry, CODEC, 0)
-            replica = space.replica(lineage)
-            lineage = compact(
-                lineage, replica, space.filesystem, space.pool, space.local, f"c{number}", kind="full", is_dead=dead
+            local_copy = space.local_copy(manifest)
+            manifest = compact(
+                manifest, local_copy, space.filesystem, space.pool, space.local, f"c{number}", kind="full", is_dead=dead
             )
-        if not lineage.files:
+        if not manifest.files:
             continue
 
         def full(row: dict[str, Any], fields: list[str] = fields) -> tuple[Any, ...]:
             return tuple(row.get(name) for name in fields)
 
-        found = view(space, lineage)
+        found = view(space, manifest)
         assert {key: row[0] for key, row, _ in found.rows(registry.get("v"))} == {
             CODEC.encode((key,)): full(row) for key, row in values.items()
         }
@@ -116,15 +116,15 @@ def test_a_variable_of_a_reused_name_starts_empty(tmp_path: Path) -> None:
     state = RocksDBKeyedState(first, None, GROUPS, 0)
     write(state, 1, (5,))
     state.flush(writer)
-    lineage = ShardLineage(GROUPS).append(writer.finish())
+    manifest = StateManifest(GROUPS).append(writer.finish())
     empty = StateRegistry().evolve(first)
     again = StateRegistry()
     again.declare("v", "list", pa.schema([("a", pa.string())]))
     evolved = again.evolve(empty)
-    assert list(view(space, lineage).rows(evolved.get("v"))) == []
+    assert list(view(space, manifest).rows(evolved.get("v"))) == []
     smaller = compact(
-        lineage,
-        space.replica(lineage),
+        manifest,
+        space.local_copy(manifest),
         space.filesystem,
         space.pool,
         space.local,

@@ -10,7 +10,7 @@ import re
 import sys
 from pathlib import Path
 
-from mixedmode.state.store.state_manifest import ShardLineage
+from mixedmode.state.store.state_manifest import StateManifest
 from state_support import WHOLE, Workspace, contents, stored
 
 ROOT = Path(__file__).parents[2]
@@ -27,18 +27,18 @@ def oldest() -> str:
 
 
 def test_files_of_the_oldest_version_are_read(workspace: Workspace) -> None:
-    """A replica made of them holds what was written, without what a later file deletes."""
+    """A local copy made of them holds what was written, without what a later file deletes."""
     folder = ROOT / "tests" / "data" / f"rocksdict-{oldest()}"
-    lineage = ShardLineage.from_json(json.loads((folder / "lineage.json").read_text()))
+    manifest = StateManifest.from_json(json.loads((folder / "lineage.json").read_text()))
     Path(workspace.pool).symlink_to(folder / "pool")
-    replica = workspace.replica(lineage)
-    assert contents(replica) == {key: value for key, value in {**BASE, **COME}.items() if key not in GONE}
-    assert replica.multi_get([GONE[0], sorted(BASE)[1]]) == [None, BASE[sorted(BASE)[1]]]
+    local_copy = workspace.local_copy(manifest)
+    assert contents(local_copy) == {key: value for key, value in {**BASE, **COME}.items() if key not in GONE}
+    assert local_copy.multi_get([GONE[0], sorted(BASE)[1]]) == [None, BASE[sorted(BASE)[1]]]
 
 
 if __name__ == "__main__":
     space = Workspace(Path(sys.argv[1]))
     files = space.written(space.sst(1, max_file_bytes=32 << 10), sorted(BASE.items()))
     files += space.written(space.sst(2), sorted({**dict.fromkeys(GONE), **COME}.items()))
-    (space.root / "lineage.json").write_text(json.dumps(ShardLineage(WHOLE, tuple(files)).to_json(), indent=1))
+    (space.root / "lineage.json").write_text(json.dumps(StateManifest(WHOLE, tuple(files)).to_json(), indent=1))
     (space.root / "local").rmdir()

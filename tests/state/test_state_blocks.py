@@ -16,7 +16,7 @@ from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.keys.layout import TIMER_SLOTS, encode_all_ts
 from mixedmode.state.keys.registry import StateRegistry
 from state_support import NUMBER
-from test_batch import RecordingWriter
+from test_sorted_pass import RecordingWriter
 
 TIMED: Any = ({0: b"x"}, {1: True, 2: False})
 EARLY: Any = ({0: b"x"}, {-2: True, -1: False})

@@ -21,7 +21,7 @@ from ....runtime.operators.join.definition import TimeBounds
 from ...inputs.event_time import CARRIER, EVENT_TIME_MARK
 from ..own_names import OwnNames
 from .bounds import EQUAL, Bounded, EventTimeBounds, narrowed
-from .side_columns import JoinedRows
+from .side_columns import JoinedColumns
 from .side_times import SideTime, SideTimes, times_of_columns
 
 if TYPE_CHECKING:
@@ -40,17 +40,17 @@ _INSTEAD_OF_ANTI = "Use how='left', and keep the rows whose right key is null"
 
 
 @dataclass(frozen=True)
-class Frames:
+class AnalysedSides:
     """Both sides as Spark's analyzer gets them: with the columns that users know, and the names of their frames."""
 
     #: With a name of its own for each column.
     rows: tuple[StageInput, StageInput]
     #: The same by the names that users know.
-    known: JoinedRows
+    known: JoinedColumns
     frames: tuple[DataFrame, DataFrame]
 
     @classmethod
-    def of(cls, left: StageInput, right: StageInput) -> Frames:
+    def of(cls, left: StageInput, right: StageInput) -> AnalysedSides:
         """The sides of a join.
 
         Raises:
@@ -58,7 +58,7 @@ class Frames:
         """
         here, there = (rows.inputs.template.drop(CARRIER) for rows in (left, right))
         own = OwnNames.of(left, "join").rows, OwnNames.of(right, "join").rows
-        known = JoinedRows((left, right))
+        known = JoinedColumns((left, right))
         return cls(own, known, (here, renewed(there) if share_attributes(here, there) else there))
 
     def joined(self, on: Any, how: str | None) -> DataFrame:
@@ -97,7 +97,7 @@ class JoinCondition:
         join: as Spark has analyzed it.
     """
 
-    frames: Frames
+    frames: AnalysedSides
     join: SparkJoin
 
     def check(self) -> None:

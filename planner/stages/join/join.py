@@ -24,7 +24,7 @@ from ...inputs.event_time import CARRIER
 from ...inputs.schemas import check_key_type
 from ...inputs.sides import Side, united_sides
 from ..stage import KeyedStage, StageInput
-from .condition import Frames, JoinCondition
+from .condition import AnalysedSides, JoinCondition
 from .output import JoinOutput, join_output
 
 _KINDS: dict[str, How] = {
@@ -52,7 +52,7 @@ def plan_join(left: StageInput, right: StageInput, on: Any, how: str | None) -> 
         AnalysisException: Spark's own, if it cannot resolve the join.
         PlanError: Spark does not support such a join of two streams, or a column cannot be kept.
     """
-    frames = Frames.of(left, right)
+    frames = AnalysedSides.of(left, right)
     for rows in frames.rows:
         _check_types(rows.schema)
     joined = frames.joined(on, how)

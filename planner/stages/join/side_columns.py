@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class JoinedRows:
+class JoinedColumns:
     """Both sides of a join, and which columns were taken from the frames that they are made of."""
 
     rows: tuple[StageInput, StageInput]
@@ -75,7 +75,7 @@ class JoinedRows:
 class ColumnsOfSides:
     """The columns of what a join gives, by side and place; attributes, or names that are not resolved."""
 
-    sides: JoinedRows
+    sides: JoinedColumns
     shown: Mapping[tuple[int, int], Any] = field(default_factory=dict)
 
     def find(self, number: int, name: str) -> Any:

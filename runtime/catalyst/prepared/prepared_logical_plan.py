@@ -123,7 +123,7 @@ class _JoiningNode:
 
 
 @dataclass(frozen=True)
-class PlanTemplate:
+class PreparedLogicalPlan:
     """The nodes of a plan, to be put onto rows.
 
     Args:
@@ -147,7 +147,7 @@ class PlanTemplate:
         returns: Sequence[DataType],
         parameters: Sequence[str] = (),
         beside: str | None = None,
-    ) -> PlanTemplate | None:
+    ) -> PreparedLogicalPlan | None:
         """The plan of some operations.
 
         Args:

@@ -1,7 +1,7 @@
 """A physical plan over rows that come anew each time, planned once.
 
-As :mod:`.prepared_logical_plan`, one step further: what Spark's optimizer and planner make of the operations is kept, too, and
-put onto the RDD of each epoch's rows.  Of an epoch with few rows both take longer than its tasks.
+As :mod:`.prepared_logical_plan`, one step further: what Spark's optimizer and planner make of the operations is kept,
+too, and put onto the RDD of each epoch's rows.  Of an epoch with few rows both take longer than its tasks.
 
 Invariant: what is made so runs the very plan that the operations had; only rows, functions and numbers are others.
 """
@@ -38,7 +38,7 @@ _PYTHON = "org.apache.spark.api.python.Python"
 
 
 @dataclass(frozen=True)
-class ExecutedTemplate:
+class PreparedPhysicalPlan:
     """The nodes of a physical plan, to be put onto rows.
 
     Args:
@@ -79,8 +79,8 @@ class ExecutedTemplate:
         *,
         is_rdd: bool = True,
         beside: str | None = None,
-    ) -> ExecutedTemplate | None:
-        """The physical plan of operations that have a :class:`.prepared_logical_plan.PlanTemplate`.
+    ) -> PreparedPhysicalPlan | None:
+        """The physical plan of operations that have a :class:`.prepared_logical_plan.PreparedLogicalPlan`.
 
         Args:
             spark: the session that it is planned in, without adaptive execution.
@@ -90,7 +90,7 @@ class ExecutedTemplate:
             parameters: columns that the rows have besides, with a number that is the same for all of them.
             holds: whether the plan is as expected.
             is_rdd: the rows will be an RDD; False: of several.
-            beside: as of :meth:`.prepared_logical_plan.PlanTemplate.of`.
+            beside: as of :meth:`.prepared_logical_plan.PreparedLogicalPlan.of`.
 
         Returns:
             The template; None: this version of Spark has other plans.

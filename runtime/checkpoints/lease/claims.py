@@ -78,7 +78,7 @@ class Holder:
 
 
 @dataclass(frozen=True)
-class Claim:
+class LeaseClaim:
     """One claim of a location."""
 
     generation: int
@@ -107,7 +107,7 @@ class Claim:
 class Seen:
     """A claim as it was found."""
 
-    claim: Claim
+    claim: LeaseClaim
     #: What its owner has written of its counter; None: nothing yet.
     beat: bytes | None
     #: What an object store calls that version of it.
@@ -176,12 +176,12 @@ class ClaimFolder:
         infos = list_files(self.filesystem, self.path)
         return {info.base_name.removesuffix(_CLAIM) for info in infos if info.base_name.endswith(_CLAIM)}
 
-    def written_ms(self, claim: Claim) -> int | None:
+    def written_ms(self, claim: LeaseClaim) -> int | None:
         """When its owner has counted last, by the clock of the store; None: not known."""
         written_ns = self.filesystem.get_file_info(f"{self.path}/{claim.name}{_BEAT}").mtime_ns if claim.name else None
         return None if written_ns is None else written_ns // 1_000_000
 
-    def put(self, claim: Claim) -> None:
+    def put(self, claim: LeaseClaim) -> None:
         """Write a claim, whose name no other one has."""
         assert claim.holder is not None
         self.filesystem.create_dir(self.path, recursive=True)
@@ -195,7 +195,9 @@ class ClaimFolder:
         }
         write_atomically(self.filesystem, f"{self.path}/{claim.name}{_CLAIM}", seal(json.dumps(body).encode()))
 
-    def beat(self, claim: Claim, count: int, *, released: bool = False, last: Version | None = None) -> Version | None:
+    def beat(
+        self, claim: LeaseClaim, count: int, *, released: bool = False, last: Version | None = None
+    ) -> Version | None:
         """Write a claim's counter.
 
         Args:
@@ -225,12 +227,12 @@ class ClaimFolder:
         path = f"{self.path}/{seen.claim.name}{_BEAT}"
         return swap(self.filesystem, path, body, Version(seen.beat or b"", seen.tag)) is not None
 
-    def remove(self, claim: Claim) -> None:
+    def remove(self, claim: LeaseClaim) -> None:
         """Take a claim back."""
         for suffix in (_CLAIM, _BEAT):
             delete_quietly(self.filesystem, f"{self.path}/{claim.name}{suffix}")
 
-    def remove_older(self, claim: Claim) -> None:
+    def remove_older(self, claim: LeaseClaim) -> None:
         """Remove what an established claim has made obsolete."""
         for info in list_files(self.filesystem, self.path):
             match = _NAME.match(info.base_name)
@@ -251,7 +253,7 @@ class ClaimFolder:
         except FileNotFoundError:
             return Version(b"", "")  # between two versions of it, where a file cannot be replaced in one step
 
-    def _read(self, name: str) -> Claim:
+    def _read(self, name: str) -> LeaseClaim:
         match = _NAME.match(name)
         assert match is not None
         generation, branch = int(match[1]), int(match[2])
@@ -264,7 +266,7 @@ class ClaimFolder:
                     f" {LEASE_VERSION}. Use the version that wrote it, or a newer one [upgrade:U26]",
                     code="MIXEDMODE_FORMAT_NEWER",
                 )
-            return Claim(
+            return LeaseClaim(
                 generation,
                 branch,
                 Holder(**body["holder"]),
@@ -275,9 +277,9 @@ class ClaimFolder:
                 name,
             )
         except (ValueError, TypeError, KeyError):
-            return Claim(generation, branch, None, self.default_expiry_ms, seed=None, name=name)
+            return LeaseClaim(generation, branch, None, self.default_expiry_ms, seed=None, name=name)
 
-    def _read_old(self) -> Claim | None:
+    def _read_old(self) -> LeaseClaim | None:
         """What an earlier version has written; what this one writes for them says nothing new."""
         if not exists(self.filesystem, self._old):
             return None
@@ -288,10 +290,10 @@ class ClaimFolder:
             holder = Holder(body["run"], body["place"], body["pid"], body["started"])
         except (ValueError, TypeError, KeyError, FileNotFoundError):
             return None
-        return Claim(0, 0, holder, self.default_expiry_ms)
+        return LeaseClaim(0, 0, holder, self.default_expiry_ms)
 
 
-def authority(seen: Sequence[Seen]) -> Claim | None:
+def authority(seen: Sequence[Seen]) -> LeaseClaim | None:
     """The claim that says which branch counts: the newest that was established; None: there never was one."""
     return max(
         (one.claim for one in seen if one.is_established and one.claim.name),

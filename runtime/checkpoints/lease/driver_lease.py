@@ -21,10 +21,10 @@ from pyarrow import fs
 
 from ....errors import CheckpointError
 from ...storage.conditional import Version
-from .claims import Claim, ClaimFolder, Holder, Seen, authority, name_of
-from .rules import Tenure, Verdict, Watch, next_generation
+from .claims import ClaimFolder, Holder, LeaseClaim, Seen, authority, name_of
+from .rules import ClaimWatch, Tenure, Verdict, next_generation
 
-__all__ = ["Clock", "DriverLease", "Holder", "LocationLost", "holder_of"]
+__all__ = ["DriverLease", "Holder", "LeaseClock", "LocationLost", "holder_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ def _now_ms() -> int:
 
 
 @dataclass(frozen=True)
-class Clock:
+class LeaseClock:
     """The time, and how it is spent."""
 
     now_ms: Callable[[], int] = _now_ms
@@ -81,22 +81,22 @@ class DriverLease:
         *,
         expiry_ms: int = EXPIRY_MS,
         heartbeat_ms: int = HEARTBEAT_MS,
-        clock: Clock | None = None,
+        clock: LeaseClock | None = None,
     ) -> None:
         self.root = root
         self.run_id = run_id
         #: What this run has; None: nothing.
-        self.claim: Claim | None = None
+        self.claim: LeaseClaim | None = None
         #: Called once, on the thread of the heartbeat, when the location turns out to be lost.
         self.on_lost: Callable[[], None] = lambda: None
         self._folder = ClaimFolder(filesystem, root, expiry_ms)
         self._heartbeat_ms = heartbeat_ms
-        self._clock = clock or Clock()
+        self._clock = clock or LeaseClock()
         self._tenure = Tenure(expiry_ms)
         self._count = 0
         #: The counter as this run has written it.
         self._last: Version | None = None
-        self._successor: Claim | None = None
+        self._successor: LeaseClaim | None = None
         #: Whether somebody keeps this run from counting on.
         self._is_stopped = False
         #: Whether the run was given up while a step of it was still in hand.
@@ -107,7 +107,7 @@ class DriverLease:
 
     # -- getting it --------------------------------------------------------------------------------------------------
 
-    def take(self, view: Callable[[], View] | None = None, *, heartbeat: bool = True) -> Claim:
+    def take(self, view: Callable[[], View] | None = None, *, heartbeat: bool = True) -> LeaseClaim:
         """Claim the location, after one expiry if that is how long it takes to see that nobody has it.
 
         Args:
@@ -118,7 +118,7 @@ class DriverLease:
         Raises:
             CheckpointError: another driver has the location.
         """
-        watch, announced = Watch(self._lives), False
+        watch, announced = ClaimWatch(self._lives), False
         while True:
             seen, verdict = self._judge(watch)
             if verdict.answer == "held":
@@ -147,22 +147,22 @@ class DriverLease:
 
     def check_free(self) -> None:
         """Raise CheckpointError if a run has the location that is known to live: what can be said without waiting."""
-        _, verdict = self._judge(Watch(self._lives))
+        _, verdict = self._judge(ClaimWatch(self._lives))
         if verdict.answer == "held":
             raise self._refusal(verdict.claim)
 
-    def _judge(self, watch: Watch) -> tuple[list[Seen], Verdict]:
+    def _judge(self, watch: ClaimWatch) -> tuple[list[Seen], Verdict]:
         began_ms = self._clock.now_ms()
         seen = self._folder.look()
         return seen, watch.judge(seen, began_ms, self._clock.now_ms())
 
-    def _refusal(self, claim: Claim | None) -> CheckpointError:
+    def _refusal(self, claim: LeaseClaim | None) -> CheckpointError:
         return CheckpointError(
             f"another driver ({claim}) runs this job on the same checkpointLocation: {self.root}. Stop one of them",
             code="MIXEDMODE_LOCATION_IN_USE",
         )
 
-    def _lives(self, claim: Claim) -> bool | None:
+    def _lives(self, claim: LeaseClaim) -> bool | None:
         """Whether the owner of a claim runs; None: that cannot be known."""
         holder = claim.holder
         if holder is None:
@@ -172,7 +172,7 @@ class DriverLease:
             return False  # it has ended here, and could not say so
         return lives
 
-    def _try(self, watch: Watch, seen: list[Seen], is_certain: bool, view: Callable[[], View] | None) -> bool:
+    def _try(self, watch: ClaimWatch, seen: list[Seen], is_certain: bool, view: Callable[[], View] | None) -> bool:
         """Claim, and see whether somebody else did, too."""
         before, generation = authority(seen), next_generation(seen)
         branch, parent, seed = (0, 0, ()) if before is None else (before.branch, before.parent, before.seed)
@@ -181,7 +181,7 @@ class DriverLease:
             is_alone, branch, (parent, seed) = True, generation, view()
         me = Holder.here(self.run_id)
         name = name_of(generation, branch, self.run_id)
-        claim = Claim(generation, branch, me, self._tenure.expiry_ms, parent, seed or (), is_alone, name)
+        claim = LeaseClaim(generation, branch, me, self._tenure.expiry_ms, parent, seed or (), is_alone, name)
         self._folder.put(claim)
         if not watch.is_unchanged(self._folder.look(), claim) or not all(map(self._folder.stop, seen)):
             self._folder.remove(claim)
@@ -277,7 +277,7 @@ class DriverLease:
             self._tenure.renewed(began_ms)
             return True
 
-    def _is_succeeded(self, claim: Claim) -> bool:
+    def _is_succeeded(self, claim: LeaseClaim) -> bool:
         """True if there is a newer claim."""
         newer = {name for name in self._folder.names() if int(name[:8]) > claim.generation}
         if newer:

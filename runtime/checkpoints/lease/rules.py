@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .claims import Claim, Seen, authority
+from .claims import LeaseClaim, Seen, authority
 
 
 @dataclass(frozen=True)
@@ -32,21 +32,21 @@ class Verdict:
 
     answer: Literal["free", "held", "wait"]
     #: Whose claim stands in the way.
-    claim: Claim | None = None
+    claim: LeaseClaim | None = None
     remaining_ms: int = 0
     #: "free": True if every earlier owner is known to have ended; False: one may still believe it has the location.
     is_certain: bool = True
 
 
 @dataclass
-class Watch:
+class ClaimWatch:
     """What one newcomer has seen of the claims of a location.
 
     Args:
         lives: whether the owner of a claim runs; None: that cannot be known from here.
     """
 
-    lives: Callable[[Claim], bool | None]
+    lives: Callable[[LeaseClaim], bool | None]
     #: By name: the counter as it was first seen, and when.
     _first: dict[str, tuple[bytes | None, int]] = field(default_factory=dict)
     #: All that the last verdict rests on.
@@ -83,7 +83,7 @@ class Watch:
                 longest = Verdict("wait", claim, remaining_ms)
         return longest if longest.answer == "wait" else Verdict("free", is_certain=is_certain)
 
-    def is_unchanged(self, seen: Sequence[Seen], mine: Claim) -> bool:
+    def is_unchanged(self, seen: Sequence[Seen], mine: LeaseClaim) -> bool:
         """True if all that is there besides a claim of one's own is what the last verdict rests on."""
         return {one.claim.name: one.beat for one in seen if one.claim.name != mine.name} == self._judged
 

@@ -8,7 +8,7 @@ from .claims import ClaimFolder, Holder, Seen, authority
 
 
 @dataclass(frozen=True)
-class Standing:
+class RunPresence:
     """What the claims of a location say at one moment.
 
     Unlike a driver that wants the location, who looks for as long as it takes, this one looks once.  Of a process of
@@ -45,7 +45,7 @@ class Standing:
         return not self.is_silent if lives is None else lives
 
 
-def standing_of(folder: ClaimFolder, now_ms: int) -> Standing:
+def standing_of(folder: ClaimFolder, now_ms: int) -> RunPresence:
     """Look at the claims of a location.
 
     Args:
@@ -62,8 +62,8 @@ def standing_of(folder: ClaimFolder, now_ms: int) -> Standing:
         counts = not one.claim.name or (newest is not None and one.claim.name == newest.name)
         if counts and not one.is_released:
             silent_ms = _silent_ms(folder, one, now_ms)
-            return Standing(one.claim.holder, silent_ms, one.claim.expiry_ms, one.is_stopped, generation)
-    return Standing(generation=generation)
+            return RunPresence(one.claim.holder, silent_ms, one.claim.expiry_ms, one.is_stopped, generation)
+    return RunPresence(generation=generation)
 
 
 def _silent_ms(folder: ClaimFolder, seen: Seen, now_ms: int) -> int | None:

@@ -23,7 +23,7 @@ from .store import CLAIM, MANIFEST, PLAN
 
 
 @dataclass(frozen=True)
-class Claim:
+class DestinationClaim:
     """The content of the file."""
 
     savepoint_id: str
@@ -36,13 +36,13 @@ class Claim:
         write_atomically(filesystem, f"{folder}/{CLAIM}", json.dumps(asdict(self)).encode())
 
 
-def claim_of(filesystem: fs.FileSystem, folder: str) -> Claim | None:
+def claim_of(filesystem: fs.FileSystem, folder: str) -> DestinationClaim | None:
     """Who makes a savepoint there; None: nobody, or the file says nothing."""
     path = f"{folder}/{CLAIM}"
     if not exists(filesystem, path):
         return None
     with contextlib.suppress(ValueError, TypeError):
-        return Claim(**json.loads(read_bytes(filesystem, path)))
+        return DestinationClaim(**json.loads(read_bytes(filesystem, path)))
     return None
 
 
@@ -65,7 +65,7 @@ def claim(request: SavepointRequest, job: str) -> None:
     """
     try:
         check_destination(request.path)
-        Claim(request.savepoint_id, job).write(*resolve(request.path))
+        DestinationClaim(request.savepoint_id, job).write(*resolve(request.path))
     except OSError as error:
         raise CheckpointError(
             f"{request.path!r} cannot be written to ({error})", code="MIXEDMODE_SAVEPOINT_UNWRITABLE"

@@ -15,7 +15,7 @@ from ...connectors.transaction import SinkTransaction
 from ...storage.filesystem import resolve, write_atomically
 from ...support.failpoints import failpoint
 from ..metadata import FORMAT_VERSION, CheckpointMetadata
-from .destination import Claim, check_destination, clear, give_free, give_up
+from .destination import DestinationClaim, check_destination, clear, give_free, give_up
 from .store import MANIFEST, PLAN, Savepoint, SavepointFile
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class SavepointFolder:
 
     def __enter__(self) -> Self:
         try:
-            Claim(self._id, self._maker).write(self.filesystem, self.folder)
+            DestinationClaim(self._id, self._maker).write(self.filesystem, self.folder)
             clear(self.filesystem, self.folder)
             write_atomically(self.filesystem, f"{self.folder}/{PLAN}", self._plan)
         except BaseException:

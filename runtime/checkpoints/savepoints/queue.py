@@ -36,7 +36,7 @@ class SavepointRequest:
         return "savepoint" if self.stop is None else f"stop-with-savepoint {self.stop.value}"
 
 
-class SavepointDesk:
+class SavepointQueue:
     """The open requests, in order; thread-safe.
 
     Args:

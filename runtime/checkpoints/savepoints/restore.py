@@ -46,7 +46,7 @@ _IGNORE = "execution.savepoint.ignore-unclaimed-state"
 
 
 @dataclass(frozen=True)
-class Origin:
+class SavepointOrigin:
     """The savepoint that a checkpoint location was begun from."""
 
     savepoint_id: str
@@ -110,7 +110,7 @@ def restore_if_asked(job: JobSpec, store: CheckpointStore, identity: JobIdentity
     )
 
 
-def _check_descent(store: CheckpointStore, origin: Origin | None, path: str) -> None:
+def _check_descent(store: CheckpointStore, origin: SavepointOrigin | None, path: str) -> None:
     """The same command line again is fine, whether or not the savepoint is still there; another savepoint is not.
 
     What is there says by its id which savepoint it is; if nothing is left there, the place must be the same.
@@ -142,12 +142,12 @@ def _origin_path(store: CheckpointStore) -> str:
     return f"{store.root}/savepoint.json"
 
 
-def _origin(store: CheckpointStore) -> Origin | None:
+def _origin(store: CheckpointStore) -> SavepointOrigin | None:
     path = _origin_path(store)
     if not exists(store.filesystem, path):
         return None
     try:
-        return Origin(**json.loads(unseal(read_bytes(store.filesystem, path))))
+        return SavepointOrigin(**json.loads(unseal(read_bytes(store.filesystem, path))))
     except (ValueError, TypeError) as error:
         raise CorruptStateError(f"{path} is damaged ({error}); restore it, or use a new checkpointLocation") from error
 
@@ -241,7 +241,7 @@ def _restore(job: JobSpec, store: CheckpointStore, identity: JobIdentity, savepo
     held = savepoint.savepoint
     place = _place(str(job.settings.savepoint_path))
     _check_claims(job, savepoint)
-    origin = seal(json.dumps(asdict(Origin(held.savepoint_id, place))).encode())
+    origin = seal(json.dumps(asdict(SavepointOrigin(held.savepoint_id, place))).encode())
     write_atomically(store.filesystem, _origin_path(store), origin)
     store.discard_backlog()
     known = {operator.uid: operator for operator in held.checkpoint.operators}

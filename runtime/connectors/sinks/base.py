@@ -27,7 +27,7 @@ from ..staged_output import StagedOutput
 from ..staging import StagedFile, epoch_of
 from ..transaction import SinkTransaction
 from .file_formats import check_stageable
-from .output_writers import OutputWriter, OutputWriters, Replacement
+from .output_writers import OutputWriters, Replacement, WritingJob
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -67,7 +67,7 @@ class Sink(ABC):
     #: Whether the first commit can take away the rows that the output holds.
     can_replace: bool = False
     #: The job, set before :meth:`open`; None: the output does not remember who has written to it.
-    writer: OutputWriter | None = None
+    writer: WritingJob | None = None
     #: Whether rows of before go with the next commit, set before :meth:`open`; None: they never do.
     replacement: Replacement | None = None
 

@@ -29,7 +29,7 @@ _MOST = 10_000
 
 
 @dataclass(frozen=True)
-class OutputWriter:
+class WritingJob:
     """A job that writes to an output."""
 
     job_id: str
@@ -54,7 +54,7 @@ class OutputWriter:
         return json.dumps(body, indent=1, default=str)
 
     @classmethod
-    def from_json(cls, text: str) -> OutputWriter | None:
+    def from_json(cls, text: str) -> WritingJob | None:
         """The job that a file is of; None: it is damaged, or of a newer version."""
         try:
             body = json.loads(text)
@@ -156,12 +156,12 @@ class OutputWriters:
         self._folder = folder
         self._signed = False
 
-    def others(self, job_id: str | None) -> list[OutputWriter]:
+    def others(self, job_id: str | None) -> list[WritingJob]:
         """All but the job of this id."""
-        known = [OutputWriter.from_json(text) for text in self._folder.texts()]
+        known = [WritingJob.from_json(text) for text in self._folder.texts()]
         return [writer for writer in known if writer is not None and writer.job_id != job_id]
 
-    def sign(self, writer: OutputWriter) -> None:
+    def sign(self, writer: WritingJob) -> None:
         """Remember that the job writes, from now on."""
         if self._signed:
             return
@@ -170,7 +170,7 @@ class OutputWriters:
             self._folder.write(name, writer.to_json())
         self._signed = True
 
-    def sign_again(self, writer: OutputWriter) -> None:
+    def sign_again(self, writer: WritingJob) -> None:
         """As :meth:`sign`, for a folder that was removed with all that was in it."""
         self._signed = False
         self.sign(writer)

@@ -47,7 +47,7 @@ from .output_folder import OutputFolder
 from .output_writers import HadoopFolder, OutputWriters
 from .per_checkpoint import DeliverySink
 from .table_checks import check_table
-from .transaction_memory import Mark, memory_of
+from .transaction_memory import TransactionMark, memory_of
 
 if TYPE_CHECKING:
     from pyarrow import fs
@@ -194,7 +194,7 @@ class TableSink(DeliverySink):
         if self.fencing is not None and self.branch:
             assert self._spark is not None and self._job_id is not None, "open() comes first"
             nothing = self._spark.createDataFrame([], self.schema)
-            self._write(nothing, Mark(self._job_id, first_ordinal(self.branch)), replaces=False)
+            self._write(nothing, TransactionMark(self._job_id, first_ordinal(self.branch)), replaces=False)
 
     def commit(self, transaction: SinkTransaction) -> None:
         replaces = self.replaces_now
@@ -212,7 +212,7 @@ class TableSink(DeliverySink):
             # Spark looks a data source of Python's up in this thread's session, and in no other.
             activate(self._spark)
         assert self._job_id is not None, "open() comes first"
-        mark = Mark.of(self._job_id, transaction, self.branch)
+        mark = TransactionMark.of(self._job_id, transaction, self.branch)
         writers = None if self.writer is None else self.writers(rows.sparkSession)
         if writers is not None and self.writer is not None:
             writers.sign(self.writer)
@@ -221,7 +221,7 @@ class TableSink(DeliverySink):
         if replaces and writers is not None and self.writer is not None:
             writers.sign_again(self.writer)  # Spark removes the whole folder to overwrite it
 
-    def _write(self, rows: DataFrame, mark: Mark, *, replaces: bool) -> None:
+    def _write(self, rows: DataFrame, mark: TransactionMark, *, replaces: bool) -> None:
         options = dict(self._options)
         if self._memory is not None:
             if self._memory.has(rows, self.table, self.path, mark):

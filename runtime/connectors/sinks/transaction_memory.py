@@ -29,7 +29,7 @@ _JOB, _TRANSACTION, _TOKEN = "mixedmode.job-id", "mixedmode.transaction", "mixed
 
 
 @dataclass(frozen=True)
-class Mark:
+class TransactionMark:
     """What a table remembers of a transaction."""
 
     #: The job's, the same over restarts.
@@ -42,7 +42,7 @@ class Mark:
     is_ordinal: bool = True
 
     @classmethod
-    def of(cls, job_id: str, transaction: SinkTransaction, branch: int) -> Mark:
+    def of(cls, job_id: str, transaction: SinkTransaction, branch: int) -> TransactionMark:
         """That of a transaction.
 
         Args:
@@ -65,10 +65,10 @@ class TransactionMemory(ABC):
     ours: tuple[str, ...]
 
     @abstractmethod
-    def options(self, mark: Mark) -> Mapping[str, Any]:
+    def options(self, mark: TransactionMark) -> Mapping[str, Any]:
         """What a write is given to remember."""
 
-    def has(self, rows: DataFrame, table: str | None, path: str | None, mark: Mark) -> bool:
+    def has(self, rows: DataFrame, table: str | None, path: str | None, mark: TransactionMark) -> bool:
         """True if a transaction must be skipped here, since the format does not.
 
         Args:
@@ -87,7 +87,7 @@ class SkippedByVersion(TransactionMemory):
     fencing = f"greater {_VERSION}s after a take-over"
     ours = (_APPLICATION, _VERSION)
 
-    def options(self, mark: Mark) -> Mapping[str, Any]:
+    def options(self, mark: TransactionMark) -> Mapping[str, Any]:
         return {_APPLICATION: mark.job_id, _VERSION: mark.version}
 
 
@@ -97,15 +97,15 @@ class FoundInSnapshots(TransactionMemory):
     by = "properties of the table's snapshots"
     ours = tuple(f"{_PROPERTY}{name}" for name in (_JOB, _TRANSACTION, _TOKEN))
 
-    def options(self, mark: Mark) -> Mapping[str, Any]:
+    def options(self, mark: TransactionMark) -> Mapping[str, Any]:
         return dict(zip(self.ours, (mark.job_id, mark.version, mark.token), strict=True))
 
-    def has(self, rows: DataFrame, table: str | None, path: str | None, mark: Mark) -> bool:
+    def has(self, rows: DataFrame, table: str | None, path: str | None, mark: TransactionMark) -> bool:
         summaries = snapshot_summaries(rows.sparkSession, table, path)
         return any(_is_of(summary, mark) for summary in summaries if summary.get(_JOB) == mark.job_id)
 
 
-def _is_of(summary: Mapping[str, str], mark: Mark) -> bool:
+def _is_of(summary: Mapping[str, str], mark: TransactionMark) -> bool:
     """Whether a snapshot of the job's is a transaction's."""
     if _TOKEN in summary:
         return summary[_TOKEN] == mark.token

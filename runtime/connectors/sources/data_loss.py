@@ -76,7 +76,7 @@ class ForgottenMessages:
 
 
 @dataclass(frozen=True)
-class Reached:
+class ReadPosition:
     """Up to where a Kafka source was read."""
 
     source: LiveSourceFacts
@@ -107,7 +107,7 @@ def offsets_of(line: str) -> Offsets | None:
 
 def kafka_offsets(
     live: DataFrame, numbers: Sequence[int], offset_entry: str, topic_ids: Mapping[int, TopicIds]
-) -> list[Reached]:
+) -> list[ReadPosition]:
     """The Kafka sources of a live frame, with their part of a position.
 
     Args:
@@ -120,11 +120,11 @@ def kafka_offsets(
     for source, number in zip(live_sources(live), numbers, strict=True):
         offsets = offsets_of(lines[number]) if source.name == "kafka" and number < len(lines) else None
         if offsets is not None:
-            found.append(Reached(source, offsets, topic_ids.get(number, {})))
+            found.append(ReadPosition(source, offsets, topic_ids.get(number, {})))
     return found
 
 
-def forgotten_messages(spark: SparkSession, positions: Sequence[Reached]) -> list[ForgottenMessages]:
+def forgotten_messages(spark: SparkSession, positions: Sequence[ReadPosition]) -> list[ForgottenMessages]:
     """What the topics do not have any more behind positions.  A cluster that gives no answer says nothing.
 
     Args:
@@ -143,7 +143,7 @@ def forgotten_messages(spark: SparkSession, positions: Sequence[Reached]) -> lis
     return list(dict.fromkeys(found))
 
 
-def forgotten_in(client: TopicClient, topic: str, reached: Reached) -> list[ForgottenMessages]:
+def forgotten_in(client: TopicClient, topic: str, reached: ReadPosition) -> list[ForgottenMessages]:
     """What a topic does not have any more behind a position.
 
     Args:

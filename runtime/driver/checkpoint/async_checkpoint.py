@@ -19,11 +19,11 @@ from ....errors import CheckpointError
 from ...checkpoints.lease.driver_lease import DriverLease
 from ...checkpoints.metadata import CheckpointMetadata
 from ...checkpoints.store import CheckpointStore
-from ...connectors.stage_handoff import Exchange
+from ...connectors.stage_handoff import StageHandoff
 from ...support.failpoints import failpoint
 from ...tasks.shard.meter import Laps
 from ..coordinators.event_channels import JobEvents
-from ..state.job_state import Cut
+from ..state.job_state import CheckpointSnapshot
 from .output_commit import commit_transaction
 from .state_compactor import StateCompactor
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from ...spec import JobSpec
 
 
-class GivenUp(CheckpointError):
+class CheckpointAbandoned(CheckpointError):
     """The job has failed before the checkpoint was there."""
 
 
 @dataclass(frozen=True)
-class Owners:
+class CheckpointServices:
     """Those whom a completion asks; each of them is safe to be asked beside the epochs.
 
     Args:
@@ -52,7 +52,7 @@ class Owners:
     store: CheckpointStore
     lease: DriverLease
     events: JobEvents
-    exchanges: Mapping[str, Exchange]
+    exchanges: Mapping[str, StageHandoff]
     compactor: StateCompactor
     #: Set when the run has failed: what is not there yet is given up.
     failed: threading.Event = field(default_factory=threading.Event)
@@ -61,7 +61,7 @@ class Owners:
 
 
 @dataclass
-class Completion:
+class PendingCheckpoint:
     """One checkpoint on its way from the cut to its end.
 
     Args:
@@ -69,8 +69,8 @@ class Completion:
         owners: whom it asks.
     """
 
-    cut: Cut
-    owners: Owners
+    cut: CheckpointSnapshot
+    owners: CheckpointServices
     #: None: the checkpoint is not there.
     metadata: CheckpointMetadata | None = None
     failure: BaseException | None = None
@@ -98,7 +98,7 @@ class Completion:
         metadata = self.cut.to_metadata(with_state=owners.job.keeps_state)
         failpoint("events-stored")
         if owners.failed.is_set():
-            raise GivenUp("the query has failed before it was complete")
+            raise CheckpointAbandoned("the query has failed before it was complete")
         store.write(metadata)
         self.metadata = metadata
         self.laps.mark("write")

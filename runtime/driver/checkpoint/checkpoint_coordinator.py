@@ -2,7 +2,8 @@
 
 1. :meth:`~CheckpointCoordinator.cut`, under the turn: every task takes part, the gateways of the coordinators close,
    and all that the checkpoint holds is frozen.
-2. :class:`~.async_checkpoint.Completion`, beside the epochs: ``_metadata`` is written.  From here on it counts; what fails
+2. :class:`~.async_checkpoint.PendingCheckpoint`, beside the epochs: ``_metadata`` is written.  From here on it counts;
+what fails
    before may be tolerated, and leaves everything as it was.  Gateways open, the sink commits.
 3. Under the turn again, between two epochs: the job's state, its tasks and its users learn how it went.
 4. :class:`~.housekeeping.Housekeeping`, beside the epochs and the next checkpoints: older checkpoints and files that
@@ -34,8 +35,8 @@ from ...protocols.lifecycle.work import TaskWorker
 from ...support.failpoints import failpoint
 from ..clocks import clock_ms
 from ..coordinators.task_graph import stage_task
-from ..state.job_state import Cut, JobState
-from .async_checkpoint import Completion, GivenUp, Owners
+from ..state.job_state import CheckpointSnapshot, JobState
+from .async_checkpoint import CheckpointAbandoned, CheckpointServices, PendingCheckpoint
 from .checkpoint_thread import wait_unless_given_up
 from .housekeeping import Housekeeping
 
@@ -69,7 +70,7 @@ class CheckpointCoordinator:
         beside_and_wait: as ``beside``, and returns when it is done.
     """
 
-    owners: Owners
+    owners: CheckpointServices
     scheduler: CheckpointScheduler
     state: JobState
     tasks: TaskWorker
@@ -84,7 +85,7 @@ class CheckpointCoordinator:
     _attempted_id: int = 0
     _failures: int = 0
     #: What is being completed beside the epochs; None: nothing is.
-    _in_flight: Completion | None = None
+    _in_flight: PendingCheckpoint | None = None
     #: Last epoch that is in a checkpoint.
     _epoch: int = field(init=False)
     #: How many shards each stage has in it.
@@ -94,7 +95,7 @@ class CheckpointCoordinator:
     def __post_init__(self) -> None:
         self._epoch, self._shards = self.state.epoch, self.state.parallelism
         self._last_files = frozenset(
-            file.name for stage in self.state.stages.values() for lineage in stage.lineages for file in lineage.files
+            file.name for stage in self.state.stages.values() for manifest in stage.manifests for file in manifest.files
         )
 
     # -- when --------------------------------------------------------------------------------------------------------
@@ -228,18 +229,20 @@ class CheckpointCoordinator:
 
     def _begin(
         self, trigger: str, *, drained: bool = False, savepoint: WantedSavepoint | None = None
-    ) -> Completion | None:
+    ) -> PendingCheckpoint | None:
         """Cut; None if that failed tolerably."""
         number = self.next_id
         self._attempted_id = number
         self.scheduler.began(clock_ms())
         try:
-            return Completion(self.cut(number, trigger, drained=drained, savepoint=savepoint), self.owners)
+            return PendingCheckpoint(self.cut(number, trigger, drained=drained, savepoint=savepoint), self.owners)
         except Exception as failure:
             self._failed(number, trigger, failure)
             return None
 
-    def cut(self, number: int, trigger: str, *, drained: bool = False, savepoint: WantedSavepoint | None = None) -> Cut:
+    def cut(
+        self, number: int, trigger: str, *, drained: bool = False, savepoint: WantedSavepoint | None = None
+    ) -> CheckpointSnapshot:
         """Have every task take part, and freeze what the checkpoint holds.
 
         Args:
@@ -265,7 +268,7 @@ class CheckpointCoordinator:
         events = self.owners.events.begin(number)
         failpoint("events-buffering")
         finished = lifecycle.finished
-        return Cut.of(
+        return CheckpointSnapshot.of(
             state,
             number,
             trigger,
@@ -322,7 +325,7 @@ class CheckpointCoordinator:
             wait_unless_given_up(self._in_flight.at_rest, self.owners.given_up)
             self.look()
 
-    def _go_on_beside(self, one: Completion) -> None:
+    def _go_on_beside(self, one: PendingCheckpoint) -> None:
         self._in_flight = one
         one.at_rest.clear()
         self.beside(one.work)
@@ -346,12 +349,12 @@ class CheckpointCoordinator:
         if one.metadata is not None and one.failure is None:
             self._take_over(one, close=False)
         elif one.metadata is None:
-            why = one.failure or GivenUp("the query has failed")
+            why = one.failure or CheckpointAbandoned("the query has failed")
             self._abort(one.cut.number)
             self.scheduler.ended_checkpoint(clock_ms(), failed=True)
             self.tell_failed(CheckpointFailed(one.cut.number, one.cut.trigger, "aborted", why, is_tolerated=False))
 
-    def _take_over(self, one: Completion, *, close: bool) -> CheckpointReport | None:
+    def _take_over(self, one: PendingCheckpoint, *, close: bool) -> CheckpointReport | None:
         """Have the job's state, tasks and users learn how a checkpoint went; None: it has failed tolerably.
 
         Raises:
@@ -412,10 +415,10 @@ class CheckpointCoordinator:
             "checkpoint %s failed; the job continues, and the next checkpoint is due %s: %s", number, due, error
         )
 
-    def _report(self, one: Completion) -> CheckpointReport:
+    def _report(self, one: PendingCheckpoint) -> CheckpointReport:
         cut, metadata = one.cut, one.metadata
         assert metadata is not None, "only of one that is there"
-        files = {file.name: file for stage in cut.stages for lineage in stage.lineages for file in lineage.files}
+        files = {file.name: file for stage in cut.stages for manifest in stage.manifests for file in manifest.files}
         new = [file for name, file in files.items() if name not in self._last_files]
         self._last_files = frozenset(files)
         return CheckpointReport(
@@ -440,11 +443,11 @@ class CheckpointCoordinator:
         """Compact now, for a cut that will follow; no checkpoint is in flight."""
         self.housekeeping.wait()
         for stage in self.state.stages.values():
-            before = stage.lineages
+            before = stage.manifests
             stage.compacted(before, self.owners.compactor.compacted(stage.operator, before, self.state.epoch))
 
     def rewrite(self, uid: str, change: StateRewrite) -> None:
         """Change all values of a stage's state; the next checkpoint has them."""
         stage = self.state.stages[uid]
-        before = stage.lineages
+        before = stage.manifests
         stage.compacted(before, self.owners.compactor.rewritten(stage.operator, before, self.state.epoch, change))

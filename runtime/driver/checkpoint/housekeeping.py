@@ -4,7 +4,7 @@ A round removes what nothing names any more, at most every :data:`CLEAN_EVERY_MS
 that have outgrown their base.  One round is under way at a time; the run takes over what it gives between two epochs.
 
 Invariants:
-- It looks at nothing of the job but what it was given under the turn: the complete checkpoint's cut, and the lineages
+- It looks at nothing of the job but what it was given under the turn: the complete checkpoint's cut, and the manifests
   that the job has by then.  No file of an epoch behind the cut is removed.
 - What a compaction has made is in nobody's way: it is removed by the next round unless the run has taken it over.  What
   it has replaced is removed once no checkpoint names it.
@@ -24,11 +24,11 @@ from ...checkpoints.first_position import discard_if_behind
 from ...checkpoints.lease.driver_lease import LocationLost
 from ...support.failpoints import failpoint
 from ..clocks import clock_ms
-from ..state.job_state import Cut, JobState
+from ..state.job_state import CheckpointSnapshot, JobState
 
 if TYPE_CHECKING:
-    from ....state.store.state_manifest import ShardLineage
-    from .async_checkpoint import Owners
+    from ....state.store.state_manifest import StateManifest
+    from .async_checkpoint import CheckpointServices
 
 logger = logging.getLogger(__name__)
 
@@ -44,19 +44,19 @@ class Round:
 
     Args:
         cut: what the checkpoint holds.
-        live: by stage the lineages that the job has by now.
+        live: by stage the manifests that the job has by now.
         epoch: the last one that is in those.
         owners: whom it asks.
         cleans: whether files are removed.
     """
 
-    cut: Cut
-    live: Mapping[str, Sequence[ShardLineage]]
+    cut: CheckpointSnapshot
+    live: Mapping[str, Sequence[StateManifest]]
     epoch: int
-    owners: Owners
+    owners: CheckpointServices
     cleans: bool
-    #: By stage the compacted lineages of some shards.
-    compacted: dict[str, Mapping[int, ShardLineage]] = field(default_factory=dict)
+    #: By stage the compacted manifests of some shards.
+    compacted: dict[str, Mapping[int, StateManifest]] = field(default_factory=dict)
     failure: BaseException | None = None
     at_rest: threading.Event = field(default_factory=threading.Event)
 
@@ -85,13 +85,13 @@ class Round:
             exchange.sweep(epoch)
         store.spark_log.seal()
         for stage in self.cut.stages:
-            store.collect_garbage(stage.uid, (*stage.lineages, *self.live[stage.uid]), up_to_epoch=epoch)
+            store.collect_garbage(stage.uid, (*stage.manifests, *self.live[stage.uid]), up_to_epoch=epoch)
 
     def _compact(self) -> None:
         for stage in self.cut.stages:
-            lineages = self.owners.compactor.compacted(stage.operator, self.live[stage.uid], self.epoch)
-            if lineages:
-                self.compacted[stage.uid] = lineages
+            manifests = self.owners.compactor.compacted(stage.operator, self.live[stage.uid], self.epoch)
+            if manifests:
+                self.compacted[stage.uid] = manifests
                 failpoint("checkpoint-after-compaction")
 
 
@@ -105,23 +105,23 @@ class Housekeeping:
         beside: has something done on a thread of its own; whatever goes wrong in there is kept by it.
     """
 
-    owners: Owners
+    owners: CheckpointServices
     state: JobState
     beside: Callable[[Callable[[], None]], None]
     _round: Round | None = None
     #: The last complete checkpoint, if nothing was removed behind it yet.
-    _unclean: Cut | None = None
+    _unclean: CheckpointSnapshot | None = None
     _next_clean_ms: int = 0
     _failures: int = 0
 
-    def follow(self, cut: Cut) -> None:
+    def follow(self, cut: CheckpointSnapshot) -> None:
         """A checkpoint is complete: begin a round behind it, if there is something to do and none is under way."""
         self.look()
         self._unclean = cut
         if self._round is not None:
             return
         cleans = clock_ms() >= self._next_clean_ms
-        if cleans or any(one.needs_compaction() for stage in self.state.stages.values() for one in stage.lineages):
+        if cleans or any(one.needs_compaction() for stage in self.state.stages.values() for one in stage.manifests):
             self._round = self._of(cut, cleans=cleans)
             self.beside(self._round.work)
 
@@ -135,10 +135,10 @@ class Housekeeping:
         if self._unclean is not None:
             self._of(self._unclean, cleans=True).clean()
 
-    def _of(self, cut: Cut, *, cleans: bool) -> Round:
+    def _of(self, cut: CheckpointSnapshot, *, cleans: bool) -> Round:
         if cleans:
             self._unclean, self._next_clean_ms = None, clock_ms() + CLEAN_EVERY_MS
-        live = {uid: tuple(stage.lineages) for uid, stage in self.state.stages.items()}
+        live = {uid: tuple(stage.manifests) for uid, stage in self.state.stages.items()}
         return Round(cut, live, self.state.epoch, self.owners, cleans)
 
     def look(self) -> None:
@@ -151,10 +151,10 @@ class Housekeeping:
         if one is None or not one.at_rest.is_set():
             return
         self._round = None
-        for uid, lineages in one.compacted.items():
+        for uid, manifests in one.compacted.items():
             stage = self.state.stages[uid]
             if stage.goes_on_from(one.live[uid]):  # its shards may have been dealt anew
-                stage.compacted(one.live[uid], lineages)
+                stage.compacted(one.live[uid], manifests)
         if one.failure is None:
             self._failures = 0
             return

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from ....errors import CheckpointError
-from ....state.store.packed_manifests import PackedLineages
+from ....state.store.packed_manifests import PackedManifests
 from ...checkpoints.store import CheckpointStore
 from ...jobs.executor import EpochExecutor
 from ...operators.contract import KeyedOperator
@@ -19,7 +19,7 @@ from ..clocks import now_ms
 
 if TYPE_CHECKING:
     from ....state.store.compaction import StateRewrite
-    from ....state.store.state_manifest import CompactionKind, ShardLineage
+    from ....state.store.state_manifest import CompactionKind, StateManifest
     from ...spec import JobSpec
 
 _T = TypeVar("_T")
@@ -44,42 +44,42 @@ class StateCompactor:
     executors: Mapping[str, EpochExecutor]
 
     def compacted(
-        self, operator: KeyedOperator, lineages: Sequence[ShardLineage], epoch: int
-    ) -> dict[int, ShardLineage]:
+        self, operator: KeyedOperator, manifests: Sequence[StateManifest], epoch: int
+    ) -> dict[int, StateManifest]:
         """Compact the shards whose change logs have outgrown their base.
 
         Args:
             operator: the stage's.
-            lineages: of all its shards.
+            manifests: of all its shards.
             epoch: the last one that is in them.
 
         Returns:
-            The new lineages of those that were compacted, by shard.
+            The new manifests of those that were compacted, by shard.
 
         Raises:
             CheckpointError: it took longer than a checkpoint may.
         """
-        kinds = {shard: kind for shard, lineage in enumerate(lineages) if (kind := lineage.needs_compaction())}
+        kinds = {shard: kind for shard, manifest in enumerate(manifests) if (kind := manifest.needs_compaction())}
         if not kinds:
             return {}
-        return self._within_timeout(lambda: self._run(operator, lineages, epoch, kinds))
+        return self._within_timeout(lambda: self._run(operator, manifests, epoch, kinds))
 
     def rewritten(
-        self, operator: KeyedOperator, lineages: Sequence[ShardLineage], epoch: int, change: StateRewrite
-    ) -> dict[int, ShardLineage]:
+        self, operator: KeyedOperator, manifests: Sequence[StateManifest], epoch: int, change: StateRewrite
+    ) -> dict[int, StateManifest]:
         """Change all values of the state, however long it takes: there is nothing to go on with without it.
 
         Args:
             operator: the stage's.
-            lineages: of all its shards.
+            manifests: of all its shards.
             epoch: the last one that is in them.
             change: what is done to each value.
 
         Returns:
-            The new lineages of those that have state, by shard.
+            The new manifests of those that have state, by shard.
         """
-        kinds: dict[int, CompactionKind] = {shard: "full" for shard, lineage in enumerate(lineages) if lineage.files}
-        return self._run(operator, lineages, epoch, kinds, change) if kinds else {}
+        kinds: dict[int, CompactionKind] = {shard: "full" for shard, manifest in enumerate(manifests) if manifest.files}
+        return self._run(operator, manifests, epoch, kinds, change) if kinds else {}
 
     def give_up(self) -> None:
         """Cancel what runs on behalf of a checkpoint."""
@@ -92,18 +92,18 @@ class StateCompactor:
     def _run(
         self,
         operator: KeyedOperator,
-        lineages: Sequence[ShardLineage],
+        manifests: Sequence[StateManifest],
         epoch: int,
         kinds: dict[int, CompactionKind],
         change: StateRewrite | None = None,
-    ) -> dict[int, ShardLineage]:
+    ) -> dict[int, StateManifest]:
         what = "compacted" if change is None else "rewritten"
-        rows, partitions = self.executors[operator.uid].places(tuple(kinds), lineages)
+        rows, partitions = self.executors[operator.uid].places(tuple(kinds), manifests)
         task = CompactionTask(
             job_id=self.job_id,
             epoch=epoch,
             name=f"e{epoch:08d}-{what}-{self.run_id}-{uuid.uuid4().hex[:8]}",
-            lineages=PackedLineages(lineages),
+            manifests=PackedManifests(manifests),
             kinds=kinds,
             shards=partitions,
             registry=operator.registry,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ...metrics.events.facts import EpochApplied, InputTimes, SourceSeen, StageEpoch
+from ...metrics.events.facts import EpochApplied, InputEventTime, SourceSeen, StageEpoch
 from ...operators.contract import EpochSpec
 from ...protocols.event_time import MIN_WATERMARK
 from ...spec import JobSpec, Phase
@@ -42,7 +42,9 @@ def epoch_applied(
         observed: what was observed of rows on their way, by name.
     """
     times = {
-        name: InputTimes(one.inputs[name].reached_ms(), one.inputs[name].max_event_time_ms, one.is_idle(name, now_ms))
+        name: InputEventTime(
+            one.inputs[name].reached_ms(), one.inputs[name].max_event_time_ms, one.is_idle(name, now_ms)
+        )
         for name, one in state.live_watermarks.items()
     }
     timed = [stage for stage in job.readers if stage.event_time is not None]
@@ -68,7 +70,7 @@ def epoch_applied(
             StageEpoch(
                 stage.uid,
                 tuple(reports.get(stage.uid, ())),
-                tuple(state.stages[stage.uid].lineages),
+                tuple(state.stages[stage.uid].manifests),
                 reads_sources=stage.reads_sources,
                 is_last=stage.uid in job.outputs,
                 fired_ms=state.stages[stage.uid].watermark.fired_ms,

@@ -28,7 +28,7 @@ from .epoch_specs import OBSERVED, last_epoch_of, sorted_pass_of, streaming_epoc
 from .graph_epochs import GraphEpochs
 from .pinned_backlog import PinnedBacklog
 from .source_rows import SourceRows
-from .stage_epochs import Order
+from .stage_epochs import StageRequest
 
 
 class Reused(NamedTuple):
@@ -126,7 +126,7 @@ class EpochRunner:
                     has_rows=frame is not None,
                 )
                 visited = None if rows is None or frame is not None else self._without_rows(stage, spec)
-                order = Order(spec, frame, inputs, visited, reach, timed)
+                order = StageRequest(spec, frame, inputs, visited, reach, timed)
                 if pin is not None and not stage.edges:  # what follows others is pinned by what those hand on
                     order = self._pinned(stage, order, pin, live_position)
                 orders[stage.uid] = order
@@ -135,7 +135,9 @@ class EpochRunner:
             shards = sum(len(self.state.stages[uid].shards) for uid in orders)
             return Reused(sum(len(order.finished) for order in orders.values()), shards)
 
-    def _pinned(self, stage: StageSpec, order: Order, pin: PinnedBacklog, live_position: str | None) -> Order:
+    def _pinned(
+        self, stage: StageSpec, order: StageRequest, pin: PinnedBacklog, live_position: str | None
+    ) -> StageRequest:
         """What a stage that reads the sources has to do in a pinned pass: what an earlier run has left of it."""
         is_first = stage is self.first_stage
         if is_first:
@@ -187,7 +189,7 @@ class EpochRunner:
                 if not fires:
                     spec = replace(spec, firing_watermark_ms=state.watermark.fired_ms)
                 visited = self._without_rows(stage, spec) if shards is None else shards[stage.uid]
-                orders[stage.uid] = Order(spec, frame, shards=visited, reach=reach, timed=timed)
+                orders[stage.uid] = StageRequest(spec, frame, shards=visited, reach=reach, timed=timed)
             self.graph.execute(phase, orders[self.first_stage.uid].spec, orders)
             self.deliver()
             failpoint("epoch-applied")
@@ -225,7 +227,7 @@ class EpochRunner:
                 at_end=True,
                 has_rows=False,
             )
-            self.graph.execute(phase, spec, {uid: Order(spec)})
+            self.graph.execute(phase, spec, {uid: StageRequest(spec)})
             failpoint("backlog-epoch-applied")
 
     def finish_operators(self, phase: Phase, uid: str) -> None:
@@ -239,7 +241,7 @@ class EpochRunner:
         with self.turn:
             self.check_stopped()
             spec = last_epoch_of(self.state, state, now_ms(), keep_state=self.job.keeps_state)
-            self.graph.execute(phase, spec, {uid: Order(spec)})
+            self.graph.execute(phase, spec, {uid: StageRequest(spec)})
 
     def tick(self, phase: Phase, upto_ms: int | None = None, *, idle: bool = False) -> bool:
         """Fire what is due without new rows (None: due now), and send out events that wait; True if it ran an epoch.

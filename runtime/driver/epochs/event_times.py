@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 
 from ...catalyst.spark_observations import unobserved
 from ...connectors.sources.inputs import LiveInput, Reach, by_input, look_at, look_at_footers
-from ...jobs.executor import Executed
+from ...jobs.executor import StageResult
 from ...operators.contract import EpochSpec
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ...protocols.watermarks import ONLY
@@ -22,7 +22,7 @@ from ...tasks.report import ShardReport
 from ..clocks import now_ms
 from ..state.job_state import JobState
 from .source_rows import TIMED
-from .stage_epochs import Order, Ran, fired_upstream, greatest_event_time, known, reached_upstream
+from .stage_epochs import StageRequest, StageRun, fired_upstream, greatest_event_time, known, reached_upstream
 
 Look = Callable[[DataFrame, str, Sequence[LiveInput]], Reach]
 
@@ -122,7 +122,7 @@ class EventTimes:
         )
 
     def seen(
-        self, stage: StageSpec, order: Order, reports: Sequence[ShardReport], upstream: Mapping[str, int | None]
+        self, stage: StageSpec, order: StageRequest, reports: Sequence[ShardReport], upstream: Mapping[str, int | None]
     ) -> Mapping[str, int | None] | int | None:
         """How far the event times of an epoch went, by input where they are told apart.
 
@@ -136,7 +136,7 @@ class EventTimes:
             return {**upstream, **({} if order.reach is None else order.reach.seen)}
         return greatest_event_time(reports)
 
-    def ran(self, stage: StageSpec, order: Order, done: Executed, ran: Mapping[str, Ran]) -> Ran:
+    def ran(self, stage: StageSpec, order: StageRequest, done: StageResult, ran: Mapping[str, StageRun]) -> StageRun:
         """What a stage has done in an epoch, and how far that brings it.
 
         Args:
@@ -151,9 +151,9 @@ class EventTimes:
         if order.fires_all(state):
             fired_ms = max(fired_ms, min(order.spec.firing_watermark_ms, state.watermark.would_reach(seen)))
         ahead = self.seen(stage, order, reports, reached_upstream(stage, ran, self.state.stages))
-        return Ran(order, reports, fired_ms, state.watermark.would_reach(ahead), done.observed)
+        return StageRun(order, reports, fired_ms, state.watermark.would_reach(ahead), done.observed)
 
-    def move(self, stage: StageSpec, done: Ran, elapsed_s: float) -> None:
+    def move(self, stage: StageSpec, done: StageRun, elapsed_s: float) -> None:
         """Take over how far an epoch's event times went, and what it has fired.
 
         Args:

@@ -19,9 +19,9 @@ from ...catalyst.prepared.micro_batch import job_label
 from ...catalyst.spark_cluster import JobTasks
 from ...catalyst.spark_observations import unobserved
 from ...connectors.sources.inputs import INPUT_COLUMN, look_at
-from ...connectors.stage_handoff import Exchange
+from ...connectors.stage_handoff import StageHandoff
 from ...connectors.staging import StagedFile
-from ...jobs.executor import EpochExecutor, Executed
+from ...jobs.executor import EpochExecutor, StageResult
 from ...jobs.output_transform_task import staged_behind
 from ...jobs.shuffle import InPlace
 from ...metrics.backlog import BacklogProgress
@@ -41,8 +41,8 @@ from .epoch_specs import following_epoch_of, whole_result_of
 from .event_times import EventTimes, Look
 from .observed_rows import ObservedRows
 from .pinned_backlog import PinnedBacklog
-from .stage_epochs import Order, Ran, fired_upstream, gets_the_end, reached_upstream
-from .stage_fusion import StagesTogether
+from .stage_epochs import StageRequest, StageRun, fired_upstream, gets_the_end, reached_upstream
+from .stage_fusion import StageFusion
 
 
 @dataclass
@@ -65,7 +65,7 @@ class GraphEpochs:
     job: JobSpec
     state: JobState
     executors: Mapping[str, EpochExecutor]
-    exchanges: Mapping[str, Exchange]
+    exchanges: Mapping[str, StageHandoff]
     listener: FactListener
     backlog: BacklogProgress
     tag: str
@@ -77,10 +77,10 @@ class GraphEpochs:
         #: Event times and watermarks of the stages.
         self.times = EventTimes(self.job, self.state, self._labelled, self.look)
         self._observed = ObservedRows(self.job)
-        self.together = StagesTogether(self.job, self.state, self.executors, self.events, self.times)
+        self.together = StageFusion(self.job, self.state, self.executors, self.events, self.times)
 
     def execute(
-        self, phase: Phase, base: EpochSpec, orders: Mapping[str, Order], pin: PinnedBacklog | None = None
+        self, phase: Phase, base: EpochSpec, orders: Mapping[str, StageRequest], pin: PinnedBacklog | None = None
     ) -> None:
         """Run an epoch's jobs, one for each stage that has something to do, then apply what they have done.
 
@@ -91,7 +91,7 @@ class GraphEpochs:
             pin: keeps finished shards of those, too, for a restarted driver.
         """
         started = time.monotonic()
-        ran: dict[str, Ran] = {}
+        ran: dict[str, StageRun] = {}
         late: list[StagedFile] = []
         took: dict[str, list[int]] = {}
         try:
@@ -115,7 +115,7 @@ class GraphEpochs:
         self._apply(phase, base, applied, late, started)
         self._discard_exchanges(ran)
 
-    def _together(self, phase: Phase, base: EpochSpec, orders: Mapping[str, Order]) -> dict[str, Ran]:
+    def _together(self, phase: Phase, base: EpochSpec, orders: Mapping[str, StageRequest]) -> dict[str, StageRun]:
         """What two stages have done that can be one Spark job; empty: none can."""
         pair = None if phase.holds_events_back else self.together.pair(base, orders)
         if pair is None or self._keeps_shards(pair[1]):
@@ -138,7 +138,7 @@ class GraphEpochs:
         held = self.state.stages[stage.uid]
         with self._labelled(f"whole result after epoch {self.state.epoch}"):
             spec = whole_result_of(self.state, held, now_ms())
-            done = self.executors[stage.uid].execute(None, spec, held.lineages)
+            done = self.executors[stage.uid].execute(None, spec, held.manifests)
             shown = self._behind_last({stage.uid: done}, spec.epoch)[stage.uid]
         self.job.sink.discard(self.state.pending)
         staged = [file for report in shown.reports for file in report.output]
@@ -147,7 +147,7 @@ class GraphEpochs:
         if shown.observed:
             self.listener.on(WholeResultObserved(shown.observed))
 
-    def _with_tail(self, phase: Phase, base: EpochSpec, ran: Mapping[str, Ran]) -> Mapping[str, Ran]:
+    def _with_tail(self, phase: Phase, base: EpochSpec, ran: Mapping[str, StageRun]) -> Mapping[str, StageRun]:
         """What stages have done, the output as what follows the last one, or unites several, has made of it."""
         handing = [uid for uid in self.job.outputs if uid in ran]
         if self.job.tail_behind is None or not handing:
@@ -155,12 +155,12 @@ class GraphEpochs:
         failpoint("epoch-before-tail")
         with self._labelled(f"{phase.kind}, epoch {base.epoch}, behind stage {', '.join(handing)}"):
             shown = self._behind_last(
-                {uid: Executed(ran[uid].reports, ran[uid].observed) for uid in handing}, base.epoch
+                {uid: StageResult(ran[uid].reports, ran[uid].observed) for uid in handing}, base.epoch
             )
         behind = {uid: replace(ran[uid], reports=one.reports, observed=one.observed) for uid, one in shown.items()}
         return {**ran, **behind}
 
-    def _behind_last(self, done: Mapping[str, Executed], epoch: int) -> Mapping[str, Executed]:
+    def _behind_last(self, done: Mapping[str, StageResult], epoch: int) -> Mapping[str, StageResult]:
         """What the last stages have done, with the output of the job behind them in place of their own.
 
         One of them stands for it, as it is that of all.  Without such a job their own output stays.
@@ -180,9 +180,9 @@ class GraphEpochs:
         }
         first, *others = shown[uid].reports
         first = replace(first, output=staged.files, dropped_rows=staged.dropped_rows)
-        return {**shown, uid: Executed([first, *others], {**shown[uid].observed, **observed})}
+        return {**shown, uid: StageResult([first, *others], {**shown[uid].observed, **observed})}
 
-    def _run(self, phase: Phase, stage: StageSpec, order: Order, ran: Mapping[str, Ran]) -> Ran:
+    def _run(self, phase: Phase, stage: StageSpec, order: StageRequest, ran: Mapping[str, StageRun]) -> StageRun:
         """One stage's Spark job, if it has anything to do; ``ran``: what earlier ones have done."""
         state, spec = self.state.stages[stage.uid], order.spec
         reach, visited = order.reach, order.visited(state)
@@ -192,13 +192,13 @@ class GraphEpochs:
             reach = self.times.look_ahead(stage, order.frame, order.timed, sorts=spec.style == "sorted")
         input_rows = None if reach is None or stage.edges or stage.looks_before_steps else reach.rows
         order = replace(order, reach=reach)
-        done = Executed([])
+        done = StageResult([])
         if visited:
             inboxes = self.events.take(visited, state, with_events=not phase.holds_events_back)
             sorts = spec.style == "sorted"
             if sorts:
                 # Of a first pass tasks get what Spark has made of the rows, not the rows; without state there are none.
-                is_first = self.executors[stage.uid].is_first_pass(spec, state.lineages)
+                is_first = self.executors[stage.uid].is_first_pass(spec, state.manifests)
                 by_spark = is_first or stage.operator.is_stateless
                 work = JobTasks.of(self.job.spark, self.tag)
                 total_rows = None if by_spark else input_rows
@@ -208,7 +208,7 @@ class GraphEpochs:
                     done = self.executors[stage.uid].execute(
                         order.frame,
                         spec,
-                        state.lineages,
+                        state.manifests,
                         inputs=order.inputs,
                         sorter=phase.sorter,
                         shards=visited,
@@ -232,10 +232,10 @@ class GraphEpochs:
         phase: Phase,
         base: EpochSpec,
         stage: StageSpec,
-        own: Order | None,
-        ran: Mapping[str, Ran],
+        own: StageRequest | None,
+        ran: Mapping[str, StageRun],
         pin: PinnedBacklog | None,
-    ) -> Order | None:
+    ) -> StageRequest | None:
         """What a stage has to do, also because of what earlier ones have done; None: it is not concerned.
 
         Args:
@@ -270,9 +270,9 @@ class GraphEpochs:
         if rows is None:
             events = () if phase.holds_events_back else self.events.waiting(state)
             due = state.shards_due(spec.firing_watermark_ms, spec.processing_timers_upto_ms)
-            return Order(spec, shards=sorted({*due, *events}), reach=reach)
+            return StageRequest(spec, shards=sorted({*due, *events}), reach=reach)
         if pin is None:
-            return Order(spec, rows, reach=reach, in_place=in_place)
+            return StageRequest(spec, rows, reach=reach, in_place=in_place)
         inputs = [file.name for edge in stage.edges for file in staged.get(edge.origin, ())]
         spec, is_known = pin.follow(stage.uid, spec, inputs)
         finished: Mapping[int, ShardReport] = {}
@@ -280,7 +280,7 @@ class GraphEpochs:
             finished = pin.finished(stage.uid, place_of(self.job, self.exchanges, stage.uid), follows=True)
             self.listener.on(ShardsReused(len(finished), len(state.shards)))
         reports = pin.reports_of(stage.uid)
-        return Order(spec, rows, reach=reach, finished=finished, report_folder=reports, in_place=in_place)
+        return StageRequest(spec, rows, reach=reach, finished=finished, report_folder=reports, in_place=in_place)
 
     def _handed_on(
         self, stage: StageSpec, staged: Mapping[str, Sequence[StagedFile]], in_place: bool, own: DataFrame | None
@@ -316,7 +316,7 @@ class GraphEpochs:
         )
 
     def _apply(
-        self, phase: Phase, base: EpochSpec, ran: Mapping[str, Ran], late: Sequence[StagedFile], started: float
+        self, phase: Phase, base: EpochSpec, ran: Mapping[str, StageRun], late: Sequence[StagedFile], started: float
     ) -> None:
         """Take an epoch over, all stages in one step."""
         for uid, done in ran.items():
@@ -346,7 +346,7 @@ class GraphEpochs:
         )
         self.listener.on(applied)
 
-    def _discard_exchanges(self, ran: Mapping[str, Ran]) -> None:
+    def _discard_exchanges(self, ran: Mapping[str, StageRun]) -> None:
         """Remove what stages have handed on, unless a restarted driver may want it."""
         for uid, done in ran.items():
             if done.order.report_folder is None:
@@ -365,7 +365,7 @@ class GraphEpochs:
     def _of_stage(self, stage: StageSpec) -> str:
         return f", stage {stage.uid}" if len(self.job.stages) > 1 else ""
 
-    def _stage_late(self, stage: StageSpec, done: Ran) -> list[StagedFile]:
+    def _stage_late(self, stage: StageSpec, done: StageRun) -> list[StagedFile]:
         """Late rows of a stage in an epoch for the side output, if the job has one; what it has read must be there."""
         frame, spec = done.order.frame, done.order.spec
         dropped = sum(report.counters.rows_late for report in done.reports)

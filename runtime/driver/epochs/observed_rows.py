@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...catalyst.spark_observations import observed_metrics
 from ...operators.steps import Metrics
 from ...spec import JobSpec
-from .stage_epochs import Ran
+from .stage_epochs import StageRun
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -27,7 +27,7 @@ class ObservedRows:
     #: What the metrics are of no rows, by name.
     _of_nothing: dict[str, Row] = field(default_factory=dict)
 
-    def of(self, ran: Mapping[str, Ran]) -> dict[str, Row]:
+    def of(self, ran: Mapping[str, StageRun]) -> dict[str, Row]:
         """The metrics by name, also of those that had no rows; left out are those that Spark has left out.
 
         Args:
@@ -42,7 +42,7 @@ class ObservedRows:
                 observed[metrics.name] = self._nothing(metrics)
         return observed
 
-    def _asked(self, ran: Mapping[str, Ran]) -> list[tuple[Metrics, bool]]:
+    def _asked(self, ran: Mapping[str, StageRun]) -> list[tuple[Metrics, bool]]:
         """All metrics, and whether there was a job in the epoch that was to compute them."""
         asked = []
         for stage in self.job.stages:

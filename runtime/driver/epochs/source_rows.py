@@ -19,7 +19,7 @@ from ...operators.steps import behind_steps, done, united
 from ...spark_io.file_rows import with_file_rows
 
 if TYPE_CHECKING:
-    from ...operators.steps import Step
+    from ...operators.steps import FrameStep
     from ...spec import JobSpec, LaneRead, StageSpec
 
 #: The event times of rows that are looked at before some of them are dropped.
@@ -115,7 +115,7 @@ class SourceRows:
             frames = [frame.drop(INPUT_COLUMN) if INPUT_COLUMN in frame.columns else frame for frame in frames]
         return tuple(frames)
 
-    def _of_history(self, stage: StageSpec, read: LaneRead) -> tuple[DataFrame, tuple[Step, ...]]:
+    def _of_history(self, stage: StageSpec, read: LaneRead) -> tuple[DataFrame, tuple[FrameStep, ...]]:
         """Rows of a history, and what is still to be done to them."""
         rows = self.histories[read.lane]
         if self.part is None:

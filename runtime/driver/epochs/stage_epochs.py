@@ -1,7 +1,8 @@
 """One epoch while it runs: what each stage is told to do, what it has done, and what follows from that for the next.
 
-A stage is told what to do by whoever begins the epoch (an :class:`Order`), or it follows the stages before it: it takes
-the rows that they hand on, and fires up to what they have fired up to, since they will hand on nothing older any more.
+A stage is told what to do by whoever begins the epoch (an :class:`StageRequest`), or it follows the stages before it:
+it takes the rows that they hand on, and fires up to what they have fired up to, since they will hand on nothing older
+any more.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Order:
+class StageRequest:
     """What a stage is to do in an epoch."""
 
     spec: EpochSpec
@@ -56,10 +57,10 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Ran:
+class StageRun:
     """What a stage has done in an epoch."""
 
-    order: Order
+    order: StageRequest
     reports: list[ShardReport]
     #: What it has fired up to with this epoch; MIN: nothing.
     fired_ms: int
@@ -75,7 +76,9 @@ def greatest_event_time(reports: Sequence[ShardReport]) -> int | None:
     return max((time for time in times if time is not None), default=None)
 
 
-def fired_upstream(spec: StageSpec, ran: Mapping[str, Ran], stages: Mapping[str, StageState]) -> dict[str, int | None]:
+def fired_upstream(
+    spec: StageSpec, ran: Mapping[str, StageRun], stages: Mapping[str, StageState]
+) -> dict[str, int | None]:
     """By earlier stage what it has fired up to, with the epoch that runs; None: nothing.
 
     Args:
@@ -93,7 +96,7 @@ def fired_upstream(spec: StageSpec, ran: Mapping[str, Ran], stages: Mapping[str,
 
 
 def reached_upstream(
-    spec: StageSpec, ran: Mapping[str, Ran], stages: Mapping[str, StageState]
+    spec: StageSpec, ran: Mapping[str, StageRun], stages: Mapping[str, StageState]
 ) -> dict[str, int | None]:
     """The same of how far event times bring it; arguments as of :func:`fired_upstream`."""
     return known(
@@ -113,7 +116,7 @@ def known(times_ms: Mapping[str, int], stages: Mapping[str, StageState]) -> dict
     return {origin: None if time_ms == MIN_WATERMARK else time_ms for origin, time_ms in final.items()}
 
 
-def has_ended(uid: str, specs: Mapping[str, StageSpec], ran: Mapping[str, Ran]) -> bool:
+def has_ended(uid: str, specs: Mapping[str, StageSpec], ran: Mapping[str, StageRun]) -> bool:
     """Whether a stage, and all before it, have had MAX_WATERMARK in this epoch and will hand on nothing more.
 
     Args:
@@ -129,7 +132,9 @@ def has_ended(uid: str, specs: Mapping[str, StageSpec], ran: Mapping[str, Ran]) 
     return _is_the_end(order) and all(has_ended(edge.origin, specs, ran) for edge in spec.edges)
 
 
-def gets_the_end(spec: StageSpec, own: Order | None, specs: Mapping[str, StageSpec], ran: Mapping[str, Ran]) -> bool:
+def gets_the_end(
+    spec: StageSpec, own: StageRequest | None, specs: Mapping[str, StageSpec], ran: Mapping[str, StageRun]
+) -> bool:
     """Whether MAX_WATERMARK comes to a stage that follows others with this epoch: from those, and from its sources.
 
     Args:

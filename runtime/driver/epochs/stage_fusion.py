@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from ...jobs.executor import EpochExecutor
-from ...jobs.fused_stages import Part, StagesInOneJob
+from ...jobs.fused_stages import FusedStage, FusedStages
 from ...operators.contract import EpochSpec
 from ...operators.emission import EMITTED_COLUMN
 from ...spec import JobSpec, StageSpec, over_edges
@@ -20,7 +20,7 @@ from ..coordinators.event_channels import JobEvents
 from ..state.job_state import JobState
 from .epoch_specs import following_epoch_of
 from .event_times import EventTimes
-from .stage_epochs import Order, Ran, fired_upstream, reached_upstream
+from .stage_epochs import StageRequest, StageRun, fired_upstream, reached_upstream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,7 +29,7 @@ Sorter = Literal["spark", "arrow"]
 
 
 @dataclass
-class StagesTogether:
+class StageFusion:
     """Runs the first two stages of epochs.
 
     Args:
@@ -46,11 +46,11 @@ class StagesTogether:
     events: JobEvents
     times: EventTimes
     #: By the uid of the second stage.
-    _pairs: dict[str, StagesInOneJob] = field(init=False, default_factory=dict)
+    _pairs: dict[str, FusedStages] = field(init=False, default_factory=dict)
     #: First stages whose last epoch with rows has given the second one some; for others a job together costs only.
     _hand_on: set[str] = field(init=False, default_factory=set)
 
-    def pair(self, base: EpochSpec, orders: Mapping[str, Order]) -> tuple[StageSpec, StageSpec] | None:
+    def pair(self, base: EpochSpec, orders: Mapping[str, StageRequest]) -> tuple[StageSpec, StageSpec] | None:
         """The two stages of an epoch that may be one Spark job; None: there are no such.
 
         Args:
@@ -70,14 +70,14 @@ class StagesTogether:
         """Shards are dealt anew: what was planned for those that there were is of no use."""
         self._pairs.clear()
 
-    def note(self, ran: Mapping[str, Ran]) -> None:
+    def note(self, ran: Mapping[str, StageRun]) -> None:
         """Look at what the stages of an epoch have done."""
         for uid, done in ran.items():
             if done.order.frame is not None:
                 handed_on = any(report.output or report.handed_on_rows for report in done.reports)
                 (self._hand_on.add if handed_on else self._hand_on.discard)(uid)
 
-    def _can_be(self, first: StageSpec, second: StageSpec, order: Order) -> bool:
+    def _can_be(self, first: StageSpec, second: StageSpec, order: StageRequest) -> bool:
         """Whether nothing that the second stage has to know is told by the first one's tasks, and nobody else is."""
         followers = [stage.uid for stage in self.job.stages for edge in stage.edges if edge.origin == first.uid]
         if followers != [second.uid] or len(second.edges) > 1 or second.reads or first.edges:
@@ -92,7 +92,9 @@ class StagesTogether:
             return False
         return order.reach is None and not first.tells_inputs_apart and order.fires_all(self.state.stages[first.uid])
 
-    def run(self, base: EpochSpec, first: StageSpec, second: StageSpec, order: Order, sorter: Sorter) -> dict[str, Ran]:
+    def run(
+        self, base: EpochSpec, first: StageSpec, second: StageSpec, order: StageRequest, sorter: Sorter
+    ) -> dict[str, StageRun]:
         """Run two stages of an epoch.
 
         Args:
@@ -108,7 +110,7 @@ class StagesTogether:
         stages = self.state.stages
         assert order.frame is not None
         fired_ms = max(stages[first.uid].watermark.fired_ms, order.spec.firing_watermark_ms)
-        spec = self._following(base, second, Ran(order, [], fired_ms, fired_ms))
+        spec = self._following(base, second, StageRun(order, [], fired_ms, fired_ms))
         done = self._pair(first, second).execute(
             order.frame, self._part(first, order.spec, sorter), self._part(second, spec, sorter)
         )
@@ -117,15 +119,15 @@ class StagesTogether:
         ran = {first.uid: self.times.ran(first, order, done[0], {})}
         if self._following(base, second, ran[first.uid]) != spec:  # its tasks had to know more than they did
             return {}
-        ran[second.uid] = self.times.ran(second, Order(spec), done[1], ran)
+        ran[second.uid] = self.times.ran(second, StageRequest(spec), done[1], ran)
         return ran
 
-    def _part(self, stage: StageSpec, spec: EpochSpec, sorter: Sorter) -> Part:
+    def _part(self, stage: StageSpec, spec: EpochSpec, sorter: Sorter) -> FusedStage:
         state = self.state.stages[stage.uid]
         inboxes = self.events.take(range(len(state.shards)), state, with_events=False)
-        return Part(self.executors[stage.uid], spec, state.lineages, inboxes, sorter)
+        return FusedStage(self.executors[stage.uid], spec, state.manifests, inboxes, sorter)
 
-    def _following(self, base: EpochSpec, second: StageSpec, first: Ran) -> EpochSpec:
+    def _following(self, base: EpochSpec, second: StageSpec, first: StageRun) -> EpochSpec:
         """What the second stage does if this is what the first one has done."""
         origin, watermark = second.edges[0].origin, self.state.stages[second.uid].watermark
         fired, reached = (of(second, {origin: first}, self.state.stages) for of in (fired_upstream, reached_upstream))
@@ -139,12 +141,12 @@ class StagesTogether:
             at_end=False,
         )
 
-    def _pair(self, first: StageSpec, second: StageSpec) -> StagesInOneJob:
+    def _pair(self, first: StageSpec, second: StageSpec) -> FusedStages:
         if second.uid not in self._pairs:
             emitted = EMITTED_COLUMN in second.operator.sort_columns
 
             def over(rows: DataFrame) -> DataFrame:
                 return over_edges([(second.edges[0], rows)], emitted=emitted)[0]
 
-            self._pairs[second.uid] = StagesInOneJob(self.executors[first.uid], self.executors[second.uid], over)
+            self._pairs[second.uid] = FusedStages(self.executors[first.uid], self.executors[second.uid], over)
         return self._pairs[second.uid]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ....errors import OptionError
 from ...checkpoints.identity import TOLD_BY_STATE, JobIdentity
 from ...checkpoints.store import CheckpointStore
-from ...connectors.sinks.output_writers import OutputWriter, OutputWriters, Replacement
+from ...connectors.sinks.output_writers import OutputWriters, Replacement, WritingJob
 from ...jvm.spark_errors import spark_says
 from ...spark_io.spark_sources import sources
 from ...storage.filesystem import absolute, resolve
@@ -93,15 +93,15 @@ def prepare_output(job: JobSpec, store: CheckpointStore, identity: JobIdentity) 
         sink.replacement.begin(replaces=job.settings.sink_existing == "replace")
 
 
-def writer_of(job: JobSpec, identity: JobIdentity) -> OutputWriter:
+def writer_of(job: JobSpec, identity: JobIdentity) -> WritingJob:
     """The job as its output remembers it."""
     assert job.checkpoint_location is not None, "without one the output is gone with the query"
-    return OutputWriter(
+    return WritingJob(
         identity.job_id, job.name, identity.stages, _subjects(job), redacted(absolute(job.checkpoint_location))
     )
 
 
-def is_same_job(one: OutputWriter, other: OutputWriter) -> bool:
+def is_same_job(one: WritingJob, other: WritingJob) -> bool:
     """Whether two writers are one job: equal names and stages, and without a name a source that both read."""
     if one.name != other.name:
         return False

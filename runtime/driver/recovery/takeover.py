@@ -19,7 +19,7 @@ from pyarrow import fs
 from ....errors import CheckpointError, CorruptStateError
 from ...checkpoints.branch import SEEDED, Branch, branches_in, is_seeded
 from ...checkpoints.identity import JobIdentity
-from ...checkpoints.lease.claims import Claim
+from ...checkpoints.lease.claims import LeaseClaim
 from ...checkpoints.metadata import CheckpointMetadata
 from ...checkpoints.spark_log import is_unfinished
 from ...checkpoints.store import CheckpointStore
@@ -52,7 +52,7 @@ def open_outputs(job: JobSpec, store: CheckpointStore, identity: JobIdentity) ->
         job.late_rows.open(job.spark, store.filesystem, store.output, identity.job_id)
 
 
-def begin_branch(job: JobSpec, store: CheckpointStore, identity: JobIdentity, claim: Claim) -> None:
+def begin_branch(job: JobSpec, store: CheckpointStore, identity: JobIdentity, claim: LeaseClaim) -> None:
     """Seed the branch of a claim, unless it has none of its own or that was done.
 
     Args:

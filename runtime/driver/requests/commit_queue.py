@@ -10,7 +10,7 @@ import threading
 from concurrent.futures import Future
 
 
-class CommitDesk:
+class CommitQueue:
     """The open wishes; thread-safe.  Each is answered: True when it is done, False if the run has ended instead."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ _GRACE_S, _DEAD_GRACE_S = 30.0, 2.0
 
 
 @dataclass(frozen=True)
-class Clock:
+class RequestClock:
     """The time, and how it is spent."""
 
     now_s: Callable[[], float] = time.time
@@ -39,7 +39,7 @@ def ask(
     stage: str | None = None,
     timeout_s: float = 600.0,
     on_status: Callable[[str], None] = lambda status: None,
-    clock: Clock | None = None,
+    clock: RequestClock | None = None,
 ) -> str | None:
     """Have the job that runs on a checkpoint location do something; returns the savepoint's path, if there is one.
 
@@ -58,7 +58,7 @@ def ask(
         CheckpointError: no driver runs, it ended without an answer, or there is none in time.
         QueryError: the driver could not do it; the message is the driver's.  Or it takes no requests.
     """
-    clock = clock or Clock()
+    clock = clock or RequestClock()
     if path is not None:
         check_destination(path)
     filesystem, checkpoints = resolve(location)
@@ -96,7 +96,7 @@ def _wait(
     location: str,
     deadline_s: float,
     on_status: Callable[[str], None],
-    clock: Clock,
+    clock: RequestClock,
 ) -> str | None:
     begun, gone_since_s = False, None
     while True:

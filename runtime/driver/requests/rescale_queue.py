@@ -32,7 +32,7 @@ class RescaleRequest:
         self.answer.set_exception(QueryError(f"the {self} was not done: {reason}", code="MIXEDMODE_RESCALE_NOT_DONE"))
 
 
-class RescaleDesk:
+class RescaleQueue:
     """The requests, in order; thread-safe."""
 
     def __init__(self) -> None:

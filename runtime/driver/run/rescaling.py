@@ -4,7 +4,7 @@
    staged would have no order within one transaction.  One is completed beside the epochs first, so that there is little
    left for the one that the next epoch waits for.
 2. The key groups of each stage are dealt to its new shards, as a restart from that checkpoint would: files of the state
-   are named by other lineages, none is read or written; events that wait for shards go along; plans are made anew.
+   are named by other manifests, none is read or written; events that wait for shards go along; plans are made anew.
 3. A checkpoint holds the new shards, completed beside the epochs, too.  Until it is complete the old ones are what a
    restart finds, from then on the new ones: ``_metadata`` names one dealing or the other.
 

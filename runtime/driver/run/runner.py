@@ -18,7 +18,7 @@ from ...checkpoints.branch import Branch
 from ...checkpoints.identity import JobIdentity
 from ...checkpoints.lease.driver_lease import DriverLease, LocationLost
 from ...checkpoints.savepoints.destination import check_destination, check_writable, claim
-from ...checkpoints.savepoints.queue import SavepointDesk, SavepointRequest
+from ...checkpoints.savepoints.queue import SavepointQueue, SavepointRequest
 from ...checkpoints.store import CheckpointStore
 from ...connectors.sources.live_query import LiveSource, Stopped
 from ...jvm.jvm_loss import explain_jvm_loss
@@ -41,7 +41,7 @@ from ...support.clean_up import take_all
 from ...support.failpoints import failpoint
 from ..recovery.recovery import Recovered, identify, recover, refuse_more_after_the_end
 from ..recovery.takeover import begin_branch, open_outputs, remove_older_branches
-from ..requests.commit_queue import CommitDesk
+from ..requests.commit_queue import CommitQueue
 from ..requests.pause_switch import PauseSwitch
 from ..requests.rescale_queue import RescaleRequest
 from .hangs import what_hangs
@@ -51,7 +51,7 @@ from .rescaling import IN_BACKLOG as NO_RESCALE_IN_BACKLOG
 from .rescaling import check_rescale, redealt_at_restart
 from .running_job import RunContext, RunningJob
 from .shutdown import Ending
-from .snapshot import Published, Snapshot
+from .snapshot import Published, RunSnapshot
 
 logger = logging.getLogger(__name__)
 
@@ -95,8 +95,8 @@ class JobRunner:
             turn=turn,
             stopping=stopping,
             wake=wake,
-            desk=SavepointDesk(lambda request: claim(request, store.location)),
-            commits=CommitDesk(),
+            desk=SavepointQueue(lambda request: claim(request, store.location)),
+            commits=CommitQueue(),
             pause=pause,
             live=live,
             live_start=LiveStart(job, store, location, live, listener),
@@ -114,7 +114,7 @@ class JobRunner:
     # -- what others may know ----------------------------------------------------------------------------------------
 
     @property
-    def now(self) -> Snapshot:
+    def now(self) -> RunSnapshot:
         """Where the run stood when it last changed; for any thread."""
         return self._context.published.now
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...checkpoints.lease.driver_lease import DriverLease
-from ...checkpoints.savepoints.queue import SavepointDesk
+from ...checkpoints.savepoints.queue import SavepointQueue
 from ...checkpoints.store import CheckpointStore
 from ...connectors.output_place import OutputPlace
 from ...connectors.sources.live_query import LiveSource
@@ -21,7 +21,7 @@ from ...protocols.lifecycle.work import TaskWorker
 from ...spec import Phase
 from ...support.failpoints import BESIDE
 from ...tasks.shard.pass_pause import PassPause, PauseMarker
-from ..checkpoint.async_checkpoint import Owners
+from ..checkpoint.async_checkpoint import CheckpointServices
 from ..checkpoint.checkpoint_coordinator import CheckpointCoordinator
 from ..checkpoint.checkpoint_thread import CompletingThread
 from ..checkpoint.housekeeping import Housekeeping
@@ -32,9 +32,9 @@ from ..coordinators.task_graph import lifecycle_of
 from ..epochs.epoch_runner import EpochRunner
 from ..epochs.graph_epochs import GraphEpochs
 from ..epochs.pinned_backlog import PinnedBacklog
-from ..requests.commit_queue import CommitDesk
+from ..requests.commit_queue import CommitQueue
 from ..requests.pause_switch import PauseSwitch
-from ..requests.rescale_queue import RescaleDesk
+from ..requests.rescale_queue import RescaleQueue
 from ..sources.seams import Seams
 from ..sources.source_losses import SourceLosses
 from ..sources.source_offsets import SourceOffsets
@@ -65,9 +65,9 @@ class RunContext:
     #: Set to have the phase's clock look again at once.
     wake: threading.Event
     #: Savepoints that users ask for.
-    desk: SavepointDesk
+    desk: SavepointQueue
     #: What users ask to be made visible.
-    commits: CommitDesk
+    commits: CommitQueue
     #: Whether users want a pause.
     pause: PauseSwitch
     live: LiveSource | None
@@ -79,7 +79,7 @@ class RunContext:
     #: Set when ``stop()`` has given the run up.
     given_up: threading.Event = field(default_factory=threading.Event)
     #: Other numbers of shards that users ask for.
-    rescales: RescaleDesk = field(default_factory=RescaleDesk)
+    rescales: RescaleQueue = field(default_factory=RescaleQueue)
 
     @property
     def marker(self) -> PauseMarker:
@@ -178,7 +178,7 @@ class RunningJob:
         name = f"{BESIDE}{context.run_id}-housekeeping"
         tidying = CompletingThread(job.spark, name, context.wake.set, context.tag_of_all, context.given_up)
         compactor = StateCompactor(job, state.job_id, context.run_id, context.store, executors)
-        owners = Owners(
+        owners = CheckpointServices(
             job, context.store, context.lease, events, exchanges, compactor, context.failed, context.given_up
         )
         context.published.of_state(state)

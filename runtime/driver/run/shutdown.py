@@ -176,7 +176,7 @@ class Ending:
         checkpoints = self.run.checkpoints
         checkpoints.compact()
         stages = self.run.state.stages.items()
-        files = [(uid, file) for uid, stage in stages for lineage in stage.lineages for file in lineage.files]
+        files = [(uid, file) for uid, stage in stages for manifest in stage.manifests for file in manifest.files]
         failpoint("stop-before-copy")
         draft.copy(files, checkpoints.next_id)
         failpoint("stop-copied")

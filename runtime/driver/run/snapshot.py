@@ -10,7 +10,7 @@ from ..state.job_state import JobState
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class RunSnapshot:
     """Where a run stood when it last changed."""
 
     #: None: it recovers.
@@ -30,7 +30,7 @@ class Published:
     taking a reference is atomic."""
 
     def __init__(self) -> None:
-        self.now = Snapshot()
+        self.now = RunSnapshot()
 
     def enters(self, phase: Phase) -> None:
         """A phase begins."""

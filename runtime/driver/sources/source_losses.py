@@ -23,7 +23,7 @@ from ...checkpoints.store import CheckpointStore
 from ...connectors.sources.data_loss import (
     ForgottenMessages,
     Offsets,
-    Reached,
+    ReadPosition,
     between,
     forgotten_in,
     forgotten_messages,
@@ -84,14 +84,16 @@ class SourceLosses:
         return {number: source for number, source in self._sources.items() if is_tolerant(source)}
 
     @property
-    def _histories(self) -> list[Reached]:
+    def _histories(self) -> list[ReadPosition]:
         """Batch reads of Kafka among the histories, and where each begins, as long as they are read."""
         history = self.state.sources.get("history")
         if history is None or history.finished:
             return []
         frames = [lane.history for lane in self.job.lanes if lane.history is not None]
         found = [(one, offsets_of(json.dumps(one.kafka_begins))) for frame in frames for one in sources(frame)]
-        return [Reached(LiveSourceFacts("kafka", one.options), begins) for one, begins in found if begins is not None]
+        return [
+            ReadPosition(LiveSourceFacts("kafka", one.options), begins) for one, begins in found if begins is not None
+        ]
 
     def position(self, number: int, batch_id: int) -> Offsets | None:
         """Up to where a source was read by a micro-batch; -1: where it began; None: it is not known."""
@@ -118,14 +120,14 @@ class SourceLosses:
         return self._number_of(name) in self._tolerant
 
     @contextmanager
-    def watching(self, batch_id: int) -> Iterator[Watch]:
+    def watching(self, batch_id: int) -> Iterator[LossWatch]:
         """While an epoch reads a micro-batch: tell afterwards what it has not found.
 
         Raises:
             DataLossError: a topic is another one than that which the job has read until now.
         """
         anew = self._made_anew(batch_id)
-        asked, watch = [self._about(number, batch_id) for number in self._tolerant], Watch()
+        asked, watch = [self._about(number, batch_id) for number in self._tolerant], LossWatch()
         yield watch
         for (number, _), its in anew.items():
             for lost in its:
@@ -154,7 +156,7 @@ class SourceLosses:
                 client = self._client(number)
                 now = client.topic_ids({*start, *end})
                 others = [topic for topic, told in now.items() if known.get(topic, told) != told and topic in start]
-                lost = {topic: forgotten_in(client, topic, Reached(source, start, known)) for topic in others}
+                lost = {topic: forgotten_in(client, topic, ReadPosition(source, start, known)) for topic in others}
             except MixedModeError as error:  # an epoch does not fail for want of an answer
                 logger.info("it is unknown whether topics were created again: %s", error)
                 continue
@@ -221,7 +223,7 @@ class SourceLosses:
             return error
         ids = self.state.topic_ids
         known = [
-            Reached(source, offsets, ids.get(number, {}))
+            ReadPosition(source, offsets, ids.get(number, {}))
             for number, source in self._sources.items()
             if (offsets := self.position(number, self.state.batch_id)) is not None
         ]
@@ -235,7 +237,7 @@ class SourceLosses:
 
 
 @dataclass
-class Watch:
+class LossWatch:
     """What is known of an epoch that reads a micro-batch."""
 
     #: Whether it has to read anything, and whether an earlier run has done a part of it.

@@ -132,7 +132,7 @@ class JobState:
         if changed:
             self.changed_epoch = epoch
 
-    def complete(self, cut: Cut) -> None:
+    def complete(self, cut: CheckpointSnapshot) -> None:
         """A checkpoint is complete: its output is pending no more; that of later epochs belongs to the next one."""
         self.checkpoint_id, self.ordinal, self.spark = cut.number, cut.ordinal, cut.spark
         self.call_id = cut.last_call_id
@@ -140,7 +140,7 @@ class JobState:
 
 
 @dataclass(frozen=True)
-class Cut:
+class CheckpointSnapshot:
     """All that a checkpoint holds, frozen between two epochs; nothing that happens later is seen in it."""
 
     number: int
@@ -188,7 +188,7 @@ class Cut:
         branch: int = 0,
         drained: bool = False,
         savepoint: WantedSavepoint | None = None,
-    ) -> Cut:
+    ) -> CheckpointSnapshot:
         """A job as it stands now.
 
         Args:

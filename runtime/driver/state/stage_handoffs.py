@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...connectors.output_place import OutputPlace
-from ...connectors.stage_handoff import Exchange
+from ...connectors.stage_handoff import StageHandoff
 from ...operators.emission import emitted_schema
 from ...storage.spark_paths import spark_uri
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ...spec import JobSpec
 
 
-def exchanges_of(job: JobSpec, store: CheckpointStore) -> dict[str, Exchange]:
+def exchanges_of(job: JobSpec, store: CheckpointStore) -> dict[str, StageHandoff]:
     """What stages hand on to others, or the last one to a job behind it, by stage."""
     schemas = {
         stage.uid: emitted_schema(stage.operator.output_schema) for stage in job.stages if stage is not job.last_stage
@@ -27,10 +27,10 @@ def exchanges_of(job: JobSpec, store: CheckpointStore) -> dict[str, Exchange]:
     for uid, schema in schemas.items():
         folder = store.exchange(uid)
         uri = spark_uri(job.spark, job.checkpoint_location or store.location, folder)
-        found[uid] = Exchange(job.planning, store.filesystem, folder, uri, schema)
+        found[uid] = StageHandoff(job.planning, store.filesystem, folder, uri, schema)
     return found
 
 
-def place_of(job: JobSpec, exchanges: Mapping[str, Exchange], uid: str) -> OutputPlace:
+def place_of(job: JobSpec, exchanges: Mapping[str, StageHandoff], uid: str) -> OutputPlace:
     """Where the tasks of a stage put their rows; the sink must be open."""
     return exchanges[uid].place if uid in exchanges else job.sink.output

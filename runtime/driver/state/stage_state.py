@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from ....errors import CheckpointMismatchError
 from ....state.keys.keygroups import KeyGroupRange, shard_ranges
-from ....state.store.state_manifest import ShardLineage, redeal
+from ....state.store.state_manifest import StateManifest, redeal
 from ...checkpoints.layout import layout_of
 from ...checkpoints.metadata import CheckpointMetadata, OperatorState, ShardState
 from ...operators.contract import KeyedOperator
@@ -24,7 +24,7 @@ from ...tasks.report import ShardReport
 class Shard:
     """One shard of a keyed stage."""
 
-    lineage: ShardLineage
+    manifest: StateManifest
     next_event_timer_ms: int | None = None
     next_processing_timer_ms: int | None = None
     #: What its processor keeps for the shard; several after the shards were dealt anew.
@@ -50,7 +50,7 @@ class StageState:
         cls, operator: KeyedOperator, max_parallelism: int, parallelism: int, watermark: WatermarkTracker
     ) -> StageState:
         """A stage that has processed nothing."""
-        shards = [Shard(ShardLineage(groups, ())) for groups in shard_ranges(parallelism, max_parallelism)]
+        shards = [Shard(StateManifest(groups, ())) for groups in shard_ranges(parallelism, max_parallelism)]
         return cls(operator, max_parallelism, shards, watermark)
 
     @classmethod
@@ -87,10 +87,10 @@ class StageState:
         if stored.coordinator is not None:
             events = StoredEvents.from_json(stored.coordinator, stored.buffered_events, len(shards))
         if shards and parallelism is not None and parallelism != len(shards):
-            before = [shard.lineage.key_groups for shard in shards]
+            before = [shard.manifest.key_groups for shard in shards]
             shards = _redealt(shards, parallelism, stored.max_parallelism)
             if events is not None:
-                events = events.redealt(before, [shard.lineage.key_groups for shard in shards])
+                events = events.redealt(before, [shard.manifest.key_groups for shard in shards])
         # Of a job with one stage, and of earlier versions, the job's watermark is the stage's.
         watermark.current_ms = metadata.watermark_ms if stored.watermark_ms is None else stored.watermark_ms
         fired_ms = metadata.fired_watermark_ms if stored.fired_watermark_ms is None else stored.fired_watermark_ms
@@ -129,38 +129,38 @@ class StageState:
         return self.operator.uid
 
     @property
-    def lineages(self) -> list[ShardLineage]:
-        return [shard.lineage for shard in self.shards]
+    def manifests(self) -> list[StateManifest]:
+        return [shard.manifest for shard in self.shards]
 
     def apply(self, reports: Sequence[ShardReport]) -> None:
         """Take over a finished epoch: the winners' files and timers."""
         for report in reports:
             shard = self.shards[report.shard]
             self.shards[report.shard] = Shard(
-                shard.lineage.append(report.files),
+                shard.manifest.append(report.files),
                 report.counters.next_event_timer_ms,
                 report.counters.next_processing_timer_ms,
                 shard.own_state if report.own_state is None else (report.own_state,),
             )
 
-    def goes_on_from(self, before: Sequence[ShardLineage]) -> bool:
-        """Whether its shards are those that had these lineages, and have only added files since."""
+    def goes_on_from(self, before: Sequence[StateManifest]) -> bool:
+        """Whether its shards are those that had these manifests, and have only added files since."""
         return len(before) == len(self.shards) and all(
-            shard.lineage.key_groups == one.key_groups and shard.lineage.files[: len(one.files)] == one.files
+            shard.manifest.key_groups == one.key_groups and shard.manifest.files[: len(one.files)] == one.files
             for shard, one in zip(self.shards, before, strict=True)
         )
 
-    def compacted(self, before: Sequence[ShardLineage], lineages: Mapping[int, ShardLineage]) -> None:
+    def compacted(self, before: Sequence[StateManifest], manifests: Mapping[int, StateManifest]) -> None:
         """Take over other files of the same state, or of state that was changed.
 
         Args:
-            before: what the shards' lineages were then; epochs may have added files behind those since.
-            lineages: the new ones, by shard.
+            before: what the shards' manifests were then; epochs may have added files behind those since.
+            manifests: the new ones, by shard.
         """
-        for place, lineage in lineages.items():
+        for place, manifest in manifests.items():
             shard, taken = self.shards[place], before[place].files
-            assert shard.lineage.files[: len(taken)] == taken, "between two compactions a lineage only grows"
-            self.shards[place] = replace(shard, lineage=lineage.append(shard.lineage.files[len(taken) :]))
+            assert shard.manifest.files[: len(taken)] == taken, "between two compactions a manifest only grows"
+            self.shards[place] = replace(shard, manifest=manifest.append(shard.manifest.files[len(taken) :]))
 
     def redeal(self, parallelism: int) -> None:
         """Deal the state to another number of shards; no file is read or copied."""
@@ -169,7 +169,7 @@ class StageState:
     @property
     def key_groups(self) -> list[KeyGroupRange]:
         """What each shard has."""
-        return [shard.lineage.key_groups for shard in self.shards]
+        return [shard.manifest.key_groups for shard in self.shards]
 
     def shards_due(self, watermark_ms: int, processing_time_ms: int) -> list[int]:
         """Shards with a timer that may fire now."""
@@ -225,15 +225,15 @@ class StageCut:
         return self.operator.uid
 
     @property
-    def lineages(self) -> tuple[ShardLineage, ...]:
-        return tuple(shard.lineage for shard in self.shards)
+    def manifests(self) -> tuple[StateManifest, ...]:
+        return tuple(shard.manifest for shard in self.shards)
 
-    def with_lineages(self, lineages: Mapping[int, ShardLineage]) -> StageCut:
+    def with_manifests(self, manifests: Mapping[int, StateManifest]) -> StageCut:
         """The same state in other files."""
         return replace(
             self,
             shards=tuple(
-                replace(shard, lineage=lineages.get(place, shard.lineage)) for place, shard in enumerate(self.shards)
+                replace(shard, manifest=manifests.get(place, shard.manifest)) for place, shard in enumerate(self.shards)
             ),
         )
 
@@ -241,7 +241,7 @@ class StageCut:
         """What ``_metadata`` says of it; ``with_state`` False: the state of the shards is left out."""
         shards = tuple(
             ShardState(
-                lineage=shard.lineage.to_json(),
+                lineage=shard.manifest.to_json(),
                 finished=index in self.finished,
                 next_event_timer_ms=shard.next_event_timer_ms,
                 next_processing_timer_ms=shard.next_processing_timer_ms,
@@ -272,17 +272,17 @@ def _due(timer_ms: int | None, time_ms: int) -> bool:
 
 def _redealt(shards: list[Shard], parallelism: int, max_parallelism: int) -> list[Shard]:
     ranges = shard_ranges(parallelism, max_parallelism)
-    lineages = redeal([shard.lineage for shard in shards], ranges)
+    manifests = redeal([shard.manifest for shard in shards], ranges)
     event = min((s.next_event_timer_ms for s in shards if s.next_event_timer_ms is not None), default=None)
     processing = min(
         (s.next_processing_timer_ms for s in shards if s.next_processing_timer_ms is not None), default=None
     )
     # Which new shard holds which timer is not known without reading: ask every shard at the earliest time of all.
-    return [Shard(lineage, event, processing, _own_states(shards, lineage)) for lineage in lineages]
+    return [Shard(manifest, event, processing, _own_states(shards, manifest)) for manifest in manifests]
 
 
-def _own_states(shards: list[Shard], lineage: ShardLineage) -> tuple[str, ...]:
+def _own_states(shards: list[Shard], manifest: StateManifest) -> tuple[str, ...]:
     """What all shards keep that owned a key group of the new one, in their order."""
     return tuple(
-        kept for shard in shards if shard.lineage.key_groups.overlaps(lineage.key_groups) for kept in shard.own_state
+        kept for shard in shards if shard.manifest.key_groups.overlaps(manifest.key_groups) for kept in shard.own_state
     )

@@ -30,7 +30,7 @@ _TRIES = 20
 
 
 @dataclass(frozen=True, order=True)
-class Part:
+class EventFile:
     """A file of events."""
 
     #: The first and the last of the parts whose events it has.
@@ -43,7 +43,7 @@ class Part:
     #: When it was last written; 0: the store does not say.
     written_ms: int = 0
 
-    def covers(self, other: Part) -> bool:
+    def covers(self, other: EventFile) -> bool:
         """Whether it was made of the other one."""
         return self.level > other.level and self.first <= other.first and other.last <= self.last
 
@@ -69,12 +69,12 @@ class RunFolder:
         numbers = f"{first:06d}" if last is None else f"{first:06d}-{last:06d}-l{level}"
         return f"{self.path}/part-{numbers}.jsonl"
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[EventFile]:
         """The parts that count, oldest first."""
         found = self.all_parts()
         return [part for part in found if not any(other.covers(part) for other in found)]
 
-    def all_parts(self) -> list[Part]:
+    def all_parts(self) -> list[EventFile]:
         """All parts that are there, oldest first."""
         found = []
         for info in list_files(self.filesystem, self.path):
@@ -83,10 +83,10 @@ class RunFolder:
                 first = int(match[1])
                 last, level = (first, 0) if match[2] is None else (int(match[2]), int(match[3]))
                 written_ms = 0 if info.mtime_ns is None else info.mtime_ns // 1_000_000
-                found.append(Part(first, last, level, info.path, info.size or 0, written_ms))
+                found.append(EventFile(first, last, level, info.path, info.size or 0, written_ms))
         return sorted(found)
 
-    def read(self, since_ms: int | None = None, since_part: int = 0) -> list[tuple[Part, bytes]]:
+    def read(self, since_ms: int | None = None, since_part: int = 0) -> list[tuple[EventFile, bytes]]:
         """The content of the parts that count, oldest first.
 
         Args:

@@ -21,7 +21,7 @@ from typing import BinaryIO
 from pyarrow import fs
 
 from ...storage.filesystem import delete_quietly, write_atomically
-from .event_files import HistoryFolder, Part, RunFolder, whole_lines
+from .event_files import EventFile, HistoryFolder, RunFolder, whole_lines
 from .event_fold import Folder, folded
 from .event_json import of_line, to_line
 from .events import RunBegan, RunEvent
@@ -230,7 +230,7 @@ class EventLog:
             delete_quietly(self._filesystem, part.path)
             total -= part.size_bytes
 
-    def _fold_parts(self, parts: list[Part], level: int) -> None:
+    def _fold_parts(self, parts: list[EventFile], level: int) -> None:
         """Make one part of several that follow each other."""
         contents = [self._filesystem.open_input_stream(part.path).read() for part in parts]
         read = [event for data in contents for line in whole_lines(data) if (event := of_line(line)) is not None]

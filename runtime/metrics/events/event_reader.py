@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from ....errors import CheckpointError
 from ...storage.filesystem import exists, resolve
-from .event_files import HistoryFolder, Part, RunFolder, whole_lines
+from .event_files import EventFile, HistoryFolder, RunFolder, whole_lines
 from .event_json import of_line
 from .events import RunBegan, RunEvent
 
@@ -133,7 +133,7 @@ class HistoryTail:
                 self._generations[run.run_id] = began.generation
         return self._generations.get(run.run_id)
 
-    def _of_part(self, part: Part, data: bytes) -> list[RunEvent]:
+    def _of_part(self, part: EventFile, data: bytes) -> list[RunEvent]:
         is_read_on = part.first == self._part and part.level == 0
         # A part that was made of several, and of the one that was read: what is new in it only the time tells.
         after_ms = self._at_ms if part.level and part.first <= self._part else -1

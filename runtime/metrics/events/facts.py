@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from ....state.store.state_manifest import ShardLineage
+from ....state.store.state_manifest import StateManifest
 from ...connectors.sources.data_loss import ForgottenMessages
 from ...protocols.event_time import MIN_WATERMARK
 from ...protocols.lifecycle.events import Stop
@@ -104,7 +104,7 @@ class BacklogMoved:
 
 
 @dataclass(frozen=True)
-class InputTimes:
+class InputEventTime:
     """How far one of the live inputs has come in event time."""
 
     watermark_ms: int
@@ -122,7 +122,7 @@ class SourceSeen:
     is_backlog: bool
     finished: bool
     #: None: it is no live input.
-    times: InputTimes | None
+    times: InputEventTime | None
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class StageEpoch:
     #: Of the shards that took part.
     reports: tuple[ShardReport, ...]
     #: Of all shards, after the epoch.
-    lineages: tuple[ShardLineage, ...]
+    manifests: tuple[StateManifest, ...]
     #: Whether its input is the job's.
     reads_sources: bool = True
     #: Whether its output is the job's.

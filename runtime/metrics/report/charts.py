@@ -37,7 +37,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Mark:
+class ChartMark:
     """What is drawn at one place, and said of it."""
 
     x: float
@@ -54,7 +54,7 @@ class Chart:
     caption: str
     lines: tuple[str, ...]
     areas: tuple[str, ...]
-    marks: tuple[Mark, ...]
+    marks: tuple[ChartMark, ...]
     has_dots: bool
     y_ticks: tuple[Tick, ...]
     is_logarithmic: bool
@@ -151,7 +151,7 @@ def chart(series: Series, time: TimeScale) -> Chart:
     drawn = [Point(run, points[-1].ms, series.joined(points)) for run, points in columns]
     scale = ValueScale.of([point.value for point in drawn], BOTTOM, TOP, series.rounds)
     marks = tuple(
-        Mark(round(time(one.ms), 1), round(scale(one.value), 1), f"{clock(one.ms)}: {series.unit(one.value)}")
+        ChartMark(round(time(one.ms), 1), round(scale(one.value), 1), f"{clock(one.ms)}: {series.unit(one.value)}")
         for one in drawn
     )
     lines, areas = [], []

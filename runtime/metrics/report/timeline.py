@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ..runs import RunRecord
 from ..units import clock, span
-from .charts import LEFT, RIGHT, Axis, Mark, Shade, Span
+from .charts import LEFT, RIGHT, Axis, ChartMark, Shade, Span
 from .scales import TimeScale
 
 #: Width of a letter in a lane, and the least width that a thing is drawn with.
@@ -41,7 +41,7 @@ class Timeline:
     """The lanes."""
 
     phases: tuple[Span, ...]
-    checkpoints: tuple[Mark, ...]
+    checkpoints: tuple[ChartMark, ...]
     signs: tuple[Sign, ...]
     kinds: tuple[str, ...]
     shapes: tuple[str, ...]
@@ -71,7 +71,7 @@ def timeline(runs: Sequence[RunRecord], time: TimeScale) -> Timeline:
         if kind not in kinds:
             kinds.append(kind)
     checkpoints = [
-        Mark(
+        ChartMark(
             round(time(one.at_ms), 1),
             0,
             f"checkpoint {one.checkpoint_id} ({one.trigger}), {clock(one.at_ms)},"
@@ -103,9 +103,9 @@ def _apart(signs: Sequence[Sign]) -> list[Sign]:
     return found[::-1]
 
 
-def _thinned(marks: Sequence[Mark]) -> list[Mark]:
+def _thinned(marks: Sequence[ChartMark]) -> list[ChartMark]:
     """Not two on one place."""
-    found: list[Mark] = []
+    found: list[ChartMark] = []
     for mark in marks:
         if not found or mark.x - found[-1].x >= 1.5:
             found.append(mark)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from ....state.keys.keys import KeyCodec
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..admission import can_be_late, note_event_time, windows_over
-from ..columnar.cells import Cells
+from ..columnar.cells import ShardCells
 from ..columnar.key_batches import DueKeys, Work, all_keys, whole_keys, works
 from ..columnar.record_codec import RecordCodec
 from ..contract import ShardContext
@@ -40,7 +40,7 @@ class AggregateRun(ABC):
         self.partials = operator.partials
         self.key_codec = KeyCodec(operator.key_schema)
         self.records = RecordCodec([pa.field(f"b{i}", data_type) for i, data_type in enumerate(self.partials.types)])
-        self.cells = Cells(context, operator.slot)
+        self.cells = ShardCells(context, operator.slot)
         self.output = ResultWriter(operator, context, self.key_codec)
 
     def execute(self, rows: Iterator[pa.RecordBatch]) -> None:

@@ -28,7 +28,7 @@ from ...protocols.event_time import MAX_WATERMARK
 from ..contract import ShardContext
 
 
-class Cells:
+class ShardCells:
     """Reads and writes the cells of one shard in one epoch."""
 
     def __init__(self, context: ShardContext, slot: int) -> None:

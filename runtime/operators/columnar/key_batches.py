@@ -21,7 +21,7 @@ from ....state.codec.byte_arrays import binary_from_records, bytes_of, joined
 from ....state.keys.keygroups import KeyGroupRange
 from ....state.keys.keys import KeyCodec
 from ....state.keys.layout import CELL_SECTION, after_prefix, parse_timer_index, timer_index_key, timer_index_prefix
-from ....state.store.local_copy import ShardReplica
+from ....state.store.local_copy import LocalStateCopy
 from ..keyed.keyed_rows import KEY_GROUP_COLUMN
 
 #: Keys handled in one go when due timers come in between.
@@ -203,7 +203,7 @@ def _is_plain(data_type: pa.DataType) -> bool:
 class DueKeys:
     """The keys of a shard whose timer in the committed state is due, group by group in key order."""
 
-    def __init__(self, base: ShardReplica, key_groups: KeyGroupRange, firing_ms: int) -> None:
+    def __init__(self, base: LocalStateCopy, key_groups: KeyGroupRange, firing_ms: int) -> None:
         self._base = base
         self._firing_ms = firing_ms
         self._groups = iter(key_groups)
@@ -248,7 +248,7 @@ class DueKeys:
         return found
 
 
-def all_keys(base: ShardReplica, key_groups: KeyGroupRange) -> Iterator[Work]:
+def all_keys(base: LocalStateCopy, key_groups: KeyGroupRange) -> Iterator[Work]:
     """Every key of a shard that has a cell, in stored order, without rows."""
     found: list[tuple[int, bytes, int]] = []
     for group in key_groups:

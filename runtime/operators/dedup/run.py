@@ -19,7 +19,7 @@ from ....state.keys.keys import KeyCodec
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..admission import note_event_time
 from ..aggregate.run import micros_to_ms
-from ..columnar.cells import Cells
+from ..columnar.cells import ShardCells
 from ..columnar.key_batches import DueKeys, Work, whole_keys, works
 from ..columnar.record_codec import RecordCodec
 from ..contract import ShardContext
@@ -50,7 +50,7 @@ class DedupRun:
         if operator.retention.kind != "delay":
             self._present = self._records.encode([pa.array([True])])[0].as_py()
         self._uses_state = context.epoch.keep_state or context.base is not None
-        self._cells = Cells(context, operator.slot)
+        self._cells = ShardCells(context, operator.slot)
 
     def execute(self, rows: Iterator[pa.RecordBatch]) -> None:
         """Process all rows and all keys that are due."""

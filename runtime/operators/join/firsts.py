@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .pairing import Rows
+from .pairing import PairingRows
 from .state.blocks import NEVER
 
 
@@ -24,7 +24,7 @@ class Firsts:
         #: By the rows' identity: when the stream brings each one's first pair.
         self._times_us: dict[int, np.ndarray] = {}
 
-    def note(self, rows: Rows, places: np.ndarray, times_us: np.ndarray) -> None:
+    def note(self, rows: PairingRows, places: np.ndarray, times_us: np.ndarray) -> None:
         """Some of the rows have partners.
 
         Args:
@@ -35,7 +35,7 @@ class Firsts:
         known = self._times_us.setdefault(id(rows), np.full(len(rows), NEVER))
         np.minimum.at(known, places, times_us)
 
-    def taken(self, rows: Rows) -> tuple[np.ndarray, np.ndarray] | None:
+    def taken(self, rows: PairingRows) -> tuple[np.ndarray, np.ndarray] | None:
         """Those that have not gone out before, and their times; they have had a partner from now on.  None: none."""
         times_us = self._times_us.pop(id(rows), None) if self._is_semi else None
         if times_us is None:

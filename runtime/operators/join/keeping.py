@@ -11,7 +11,7 @@ from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..keyed.keyed_rows import NO_TIME
 from .definition import Sizes
 from .keys_at_hand import Directory, KeysAtHand
-from .pairing import Rows, merged_places
+from .pairing import PairingRows, merged_places
 from .state.blocks import ENTRY, NEVER, BlockRows, encode_blocks, record_offsets
 from .state.shelf import CHUNK_SLOT
 from .tools import Tools
@@ -79,7 +79,7 @@ def keep(hand: KeysAtHand, tools: Tools, stays_old: np.ndarray, stays_new: np.nd
     return Kept(present, heads, timers_ms, names, values, np.flatnonzero(dropped))
 
 
-def _merged(hand: KeysAtHand, stays_old: np.ndarray, stays_new: np.ndarray) -> Rows:
+def _merged(hand: KeysAtHand, stays_old: np.ndarray, stays_new: np.ndarray) -> PairingRows:
     """The rows that stay, by key and event time."""
     old = hand.old if stays_old.all() else hand.old.where(stays_old)
     new = hand.new if stays_new.all() else hand.new.where(stays_new)
@@ -94,7 +94,7 @@ def _merged(hand: KeysAtHand, stays_old: np.ndarray, stays_new: np.ndarray) -> R
         found[at_old], found[at_new] = one, other
         return found
 
-    return Rows(
+    return PairingRows(
         both(old.keys, new.keys),
         both(old.times_us, new.times_us),
         both(old.sides, new.sides),
@@ -114,7 +114,7 @@ class _Sealed:
 
 
 def _sealed(
-    rows: Rows, records: pa.LargeBinaryArray, directory: Directory, count: int, sizes: Sizes, is_part: bool
+    rows: PairingRows, records: pa.LargeBinaryArray, directory: Directory, count: int, sizes: Sizes, is_part: bool
 ) -> _Sealed:
     nothing = np.zeros(0, dtype=np.int64)
     ids = rows.keys * 2 + rows.sides
@@ -145,7 +145,7 @@ def _sealed(
 
 
 def _chunks(
-    hand: KeysAtHand, tools: Tools, rows: Rows, records: pa.LargeBinaryArray, sealed: _Sealed
+    hand: KeysAtHand, tools: Tools, rows: PairingRows, records: pa.LargeBinaryArray, sealed: _Sealed
 ) -> tuple[Directory, list[bytes], np.ndarray]:
     """New chunks: what their keys know of them, their values, and the numbers that come next."""
     places, starts = sealed.places, sealed.starts
@@ -165,7 +165,7 @@ def _chunks(
     return Directory(keys, entries), values, hand.nexts + np.bincount(keys, minlength=hand.count)
 
 
-def _timers_ms(hand: KeysAtHand, tools: Tools, rows: Rows, directory: Directory) -> np.ndarray:
+def _timers_ms(hand: KeysAtHand, tools: Tools, rows: PairingRows, directory: Directory) -> np.ndarray:
     """When each key has something to do: a row without a partner is over, or at last all are."""
     last_ms, first_ms = np.full(hand.count, MIN_WATERMARK), np.full(hand.count, MAX_WATERMARK)
     due_ms = tools.due_ms(rows.times_us, rows.sides)

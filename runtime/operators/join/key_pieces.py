@@ -13,7 +13,7 @@ from .definition import Sizes
 
 
 @dataclass(frozen=True)
-class Piece:
+class KeyPiece:
     """Some rows."""
 
     #: None: the key whose parts have come has ended.
@@ -22,7 +22,7 @@ class Piece:
     is_part: bool
 
 
-_END = Piece(None, True)
+_END = KeyPiece(None, True)
 
 
 def small_batches(batches: Iterator[pa.RecordBatch], most_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -40,7 +40,7 @@ def small_batches(batches: Iterator[pa.RecordBatch], most_bytes: int) -> Iterato
 
 def key_pieces(
     batches: Iterator[pa.RecordBatch], key_columns: tuple[str, ...], codec: KeyCodec, sizes: Sizes
-) -> Iterator[Piece]:
+) -> Iterator[KeyPiece]:
     """Cut the sorted input so that no key straddles two pieces, but for those with many rows.
 
     Args:
@@ -70,7 +70,7 @@ def key_pieces(
             waiting.append(batch)
             count, size_bytes = count + batch.num_rows, size_bytes + batch.nbytes
             if is_full():
-                yield Piece(whole(waiting), True)
+                yield KeyPiece(whole(waiting), True)
                 waiting, count, size_bytes, in_parts = [], 0, 0, True
             continue
         first = 0
@@ -79,21 +79,21 @@ def key_pieces(
                 first = starts[1]
                 waiting.append(batch.slice(0, first))
             if waiting:
-                yield Piece(whole(waiting), True)
+                yield KeyPiece(whole(waiting), True)
             yield _END
             waiting, in_parts = [], False
         cut = starts[-1]
         if waiting:
-            yield Piece(whole([*waiting, batch.slice(first, cut - first)] if cut > first else waiting), False)
+            yield KeyPiece(whole([*waiting, batch.slice(first, cut - first)] if cut > first else waiting), False)
         elif cut > first:
-            yield Piece(whole([batch.slice(first, cut - first)]), False)
+            yield KeyPiece(whole([batch.slice(first, cut - first)]), False)
         waiting, count = [batch.slice(cut)], batch.num_rows - cut
         size_bytes = waiting[0].nbytes
         last = int(rows.groups[cut]), rows.keys[-1].as_py()
         if is_full():
-            yield Piece(whole(waiting), True)
+            yield KeyPiece(whole(waiting), True)
             waiting, count, size_bytes, in_parts = [], 0, 0, True
     if waiting:
-        yield Piece(whole(waiting), in_parts)
+        yield KeyPiece(whole(waiting), in_parts)
     if in_parts:
         yield _END

@@ -11,7 +11,7 @@ from ...protocols.event_time import MIN_WATERMARK
 from ..columnar.key_batches import Work
 from ..keyed.keyed_rows import micros_of
 from .columns import MATCHED_COLUMN, SIDE_COLUMN, TIME_COLUMN
-from .pairing import Rows
+from .pairing import PairingRows
 from .state.blocks import decode_blocks
 from .state.row_pool import RowPool
 from .state.shelf import cell_name
@@ -61,7 +61,7 @@ class KeysAtHand:
         self.pool = RowPool(tools.forms, work.batch, blocks.records)
         self.new = _new_rows(work)
         numbers = blocks.places + self.pool.first_record
-        self.old = Rows(at[blocks.blocks], blocks.times_us, blocks.sides, blocks.matched, numbers)
+        self.old = PairingRows(at[blocks.blocks], blocks.times_us, blocks.sides, blocks.matched, numbers)
         self.timers_ms = np.full(self.count, MIN_WATERMARK)
         self.timers_ms[at] = blocks.timers_ms
         #: The number of each key's next chunk.
@@ -87,15 +87,15 @@ class KeysAtHand:
         ]
 
 
-def _new_rows(work: Work) -> Rows:
+def _new_rows(work: Work) -> PairingRows:
     batch = work.batch
     if batch is None:
         nothing = np.zeros(0, dtype=np.int64)
-        return Rows(nothing, nothing, nothing.astype(np.uint8), nothing.astype(bool), nothing)
+        return PairingRows(nothing, nothing, nothing.astype(np.uint8), nothing.astype(bool), nothing)
     matched = np.zeros(batch.num_rows, dtype=bool)
     if MATCHED_COLUMN in batch.schema.names:
         matched |= batch.column(MATCHED_COLUMN).fill_null(False).to_numpy(zero_copy_only=False)
-    return Rows(
+    return PairingRows(
         np.repeat(work.touched, np.diff(work.starts, append=batch.num_rows)),
         micros_of(batch.column(TIME_COLUMN)),
         batch.column(SIDE_COLUMN).to_numpy(zero_copy_only=False).astype(np.uint8),

@@ -19,7 +19,7 @@ from .state.row_pool import RowPool
 KeyColumns = Callable[[np.ndarray], dict[str, pa.Array]]
 
 
-class JoinedRows:
+class JoinOutput:
     """Writes what a join gives, each row with the watermark at which the orderly stream emits it."""
 
     def __init__(self, operator: StreamJoin, context: ShardContext) -> None:

@@ -18,7 +18,7 @@ _FAR_US = 2**62
 
 
 @dataclass(frozen=True)
-class Rows:
+class PairingRows:
     """Rows by key, and within a key by event time."""
 
     #: The place of each row's key, ascending.
@@ -34,9 +34,11 @@ class Rows:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def where(self, kept: np.ndarray) -> Rows:
+    def where(self, kept: np.ndarray) -> PairingRows:
         """Some of them; ``kept``: a mask, or places."""
-        return Rows(self.keys[kept], self.times_us[kept], self.sides[kept], self.matched[kept], self.numbers[kept])
+        return PairingRows(
+            self.keys[kept], self.times_us[kept], self.sides[kept], self.matched[kept], self.numbers[kept]
+        )
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class SideRows:
     """Those of one side."""
 
     side: int
-    rows: Rows
+    rows: PairingRows
     #: Their places in what they are taken from.
     places: np.ndarray
     #: Where each key's begin, and the last one's end.
@@ -54,7 +56,7 @@ class SideRows:
         return len(self.rows)
 
 
-def side_of(rows: Rows, side: int, keys: int) -> SideRows:
+def side_of(rows: PairingRows, side: int, keys: int) -> SideRows:
     """The rows of one side; ``keys``: how many keys there are."""
     places = np.flatnonzero(rows.sides == side)
     one = rows.where(places)
@@ -145,7 +147,7 @@ def covered(low: np.ndarray, high: np.ndarray, count: int) -> np.ndarray:
     return np.cumsum(steps[:-1]) > 0
 
 
-def merged_places(old: Rows, new: Rows, keys: int) -> tuple[np.ndarray, np.ndarray]:
+def merged_places(old: PairingRows, new: PairingRows, keys: int) -> tuple[np.ndarray, np.ndarray]:
     """Where the rows of each go if both are brought into one order, by key and event time.
 
     Args:

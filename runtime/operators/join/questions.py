@@ -22,7 +22,7 @@ from ..columnar.key_batches import Work, key_rows
 from ..contract import ShardContext
 from ..keyed.keyed_rows import KEY_GROUP_COLUMN
 from .definition import StreamJoin
-from .key_pieces import Piece
+from .key_pieces import KeyPiece
 from .state.row_pool import RowPool
 
 #: Null for a row; ``_CANDIDATE``; or how many rows belong together, times four, and what they are.
@@ -78,7 +78,7 @@ class Candidates:
         """Rows as they are handed on."""
         return _row_like(self._schema, dict(zip(batch.schema.names, batch.columns, strict=True)), batch.num_rows)
 
-    def of(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+    def of(self, piece: KeyPiece) -> Iterator[pa.RecordBatch]:
         """What rows belong together, and their candidates so far."""
         count = 0 if piece.rows is None else piece.rows.batch.num_rows
         kind = _END if piece.rows is None else _PART if piece.is_part else _WHOLE
@@ -125,17 +125,17 @@ class Answered:
         self._said: deque[int] = deque()
         self._answers: deque[np.ndarray] = deque()
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[KeyPiece]:
         """The rows, as they belong together."""
         while self._said or self._read():
             if not self._said:
                 continue
             count, kind = divmod(self._said.popleft(), 4)
             if kind == _END:
-                yield Piece(None, True)
+                yield KeyPiece(None, True)
                 continue
             taken = pa.concat_batches(list(self._taken(count)))
-            yield Piece(key_rows(taken, self._operator.key_columns, self._codec), kind == _PART)
+            yield KeyPiece(key_rows(taken, self._operator.key_columns, self._codec), kind == _PART)
 
     def answers(self, pool: RowPool, left: np.ndarray, right: np.ndarray, work: Work, keys: np.ndarray) -> np.ndarray:
         """Which of the next candidates are pairs."""

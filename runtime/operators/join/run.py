@@ -24,10 +24,10 @@ from ..contract import ShardContext
 from ..keyed.keyed_rows import micros_of
 from .columns import LEFT, MATCHED_COLUMN, PAIR, RIGHT, SIDE_COLUMN, TIME_COLUMN
 from .definition import StreamJoin
-from .key_pieces import Piece, key_pieces, small_batches
+from .key_pieces import KeyPiece, key_pieces, small_batches
 from .questions import ASKED_COLUMN, Answered, Candidates
 from .state.shelf import Spool
-from .step import Step
+from .step import JoinStep
 from .tools import Tools
 
 
@@ -94,7 +94,7 @@ class JoinRun:
 
     # -- rows ----------------------------------------------------------------------------------------------------------
 
-    def _pieces(self, rows: Iterator[pa.RecordBatch]) -> Iterator[Piece]:
+    def _pieces(self, rows: Iterator[pa.RecordBatch]) -> Iterator[KeyPiece]:
         """The rows as they belong together."""
         rows = small_batches(rows, self.tools.sizes.piece_bytes)
         first = next(rows, None)
@@ -159,7 +159,7 @@ class JoinRun:
 
     # -- keys ----------------------------------------------------------------------------------------------------------
 
-    def _piece(self, piece: Piece, due: DueKeys | None) -> None:
+    def _piece(self, piece: KeyPiece, due: DueKeys | None) -> None:
         """Process some keys, or a part of one."""
         if piece.rows is None:
             spool, self._spool = self._spool, None
@@ -173,7 +173,7 @@ class JoinRun:
         work = self._all_of(piece.rows)
         if self._spool is None:
             self._spool = self._begun(work, due)
-        Step(self.tools, work, *_one(self._spool.head), self._spool).part()
+        JoinStep(self.tools, work, *_one(self._spool.head), self._spool).part()
 
     def _begun(self, work: Work, due: DueKeys | None) -> Spool:
         """A place for the rows of a key of which more come; what is due before it goes first."""
@@ -198,7 +198,7 @@ class JoinRun:
         """All rows of a key have come: what is over goes, and what is new is written."""
         try:
             if not self.tools.only_asks:
-                Step(self.tools, spool.key, *_one(spool.head), spool).whole()
+                JoinStep(self.tools, spool.key, *_one(spool.head), spool).whole()
         finally:
             spool.close()
 
@@ -207,7 +207,7 @@ class JoinRun:
         if self.tools.only_asks and work.batch is None:
             return
         names = self.tools.cells.names(work.groups, work.keys)
-        Step(self.tools, work, *self.tools.cells.read(names), None).whole()
+        JoinStep(self.tools, work, *self.tools.cells.read(names), None).whole()
 
 
 def without_key(batch: pa.RecordBatch, key_columns: tuple[str, ...]) -> np.ndarray:

@@ -15,7 +15,7 @@ from .columns import LEFT, RIGHT
 from .firsts import Firsts
 from .keeping import keep
 from .keys_at_hand import KeysAtHand
-from .pairing import Rows, SideRows, covered, in_bounds, pairs_of, partner_times, side_of, slices_of
+from .pairing import PairingRows, SideRows, covered, in_bounds, pairs_of, partner_times, side_of, slices_of
 from .state.blocks import NEVER, decode_blocks
 from .state.row_pool import RowPool
 from .state.shelf import CHUNK_SLOT, MARK_SLOT, Spool, packed
@@ -23,7 +23,7 @@ from .storing import write_kept
 from .tools import Tools
 
 
-class Step:
+class JoinStep:
     """One go at some keys.
 
     Args:
@@ -79,7 +79,7 @@ class Step:
         kept = keep(self._hand, self._tools, stays_old, stays_new, is_part=False)
         write_kept(self._hand, self._tools, kept, self._spool)
 
-    def _live(self, rows: Rows) -> np.ndarray | None:
+    def _live(self, rows: PairingRows) -> np.ndarray | None:
         """The places of those that were not over before this epoch; None: all."""
         if self._late_ms == MIN_WATERMARK or not len(rows):
             return None
@@ -109,7 +109,9 @@ class Step:
             self._meet_chunks(entries, news, firsts)
         self._put_out_partnered(self._hand.pool, self._hand.new, firsts)
 
-    def _meet(self, pool: RowPool, own: Rows, rows: SideRows, their: Rows, others: SideRows, firsts: Firsts) -> None:
+    def _meet(
+        self, pool: RowPool, own: PairingRows, rows: SideRows, their: PairingRows, others: SideRows, firsts: Firsts
+    ) -> None:
         """Some rows meet some of the other side.
 
         Args:
@@ -155,7 +157,7 @@ class Step:
             self._tools.output.pairs(pool, left, right, times_us, keys, self._key_columns)
 
     def _some_pairs(
-        self, pool: RowPool, rows: Rows, others: Rows, low: np.ndarray, high: np.ndarray
+        self, pool: RowPool, rows: PairingRows, others: PairingRows, low: np.ndarray, high: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """As :func:`pairs_of`, so many bytes at a time."""
         one_bytes, other_bytes = pool.sizes[rows.numbers], pool.sizes[others.numbers]
@@ -181,7 +183,7 @@ class Step:
         encoded = self._hand.work.keys.take(pa.array(places)).to_numpy(zero_copy_only=False).tolist()
         return dict(zip(self._operator.key_columns, self._tools.codec.decode_columns(encoded), strict=True))
 
-    def _put_out_partnered(self, pool: RowPool, rows: Rows, firsts: Firsts) -> None:
+    def _put_out_partnered(self, pool: RowPool, rows: PairingRows, firsts: Firsts) -> None:
         """Left rows of a semi join go out with their first partner."""
         taken = firsts.taken(rows)
         if taken is None:
@@ -191,7 +193,9 @@ class Step:
             found = rows.where(at[some])
             self._tools.output.partnered(pool, found.numbers, times_us[some], found.keys, self._key_columns)
 
-    def _put_out_alone(self, pool: RowPool, rows: Rows, due_ms: np.ndarray, has: np.ndarray | None = None) -> None:
+    def _put_out_alone(
+        self, pool: RowPool, rows: PairingRows, due_ms: np.ndarray, has: np.ndarray | None = None
+    ) -> None:
         """Rows of outer sides that are over and have had no partner go out; ``has``: which may."""
         alone = ~rows.matched & (due_ms <= self._hand.firing_ms) & self._tools.is_outer[rows.sides]
         if has is not None:
@@ -258,7 +262,7 @@ class Step:
             matched[start:stop] = np.unpackbits(bits, count=stop - start).astype(bool)
         pool = self._hand.pool.with_records(blocks.records)
         numbers = blocks.places + pool.first_record
-        stored = Rows(keys[blocks.blocks], blocks.times_us, blocks.sides, matched, numbers)
+        stored = PairingRows(keys[blocks.blocks], blocks.times_us, blocks.sides, matched, numbers)
         before = matched.copy()
         if self._tools.makes_pairs and len(self._hand.new):
             order = np.lexsort((stored.times_us, stored.keys))
@@ -288,7 +292,7 @@ class Step:
 
     # -- state ---------------------------------------------------------------------------------------------------------
 
-    def _stays(self, rows: Rows, due_ms: np.ndarray) -> np.ndarray:
+    def _stays(self, rows: PairingRows, due_ms: np.ndarray) -> np.ndarray:
         """Which rows are in the state from now on."""
         stays = (
             np.ones(len(rows), dtype=bool) if self._hand.firing_ms == MIN_WATERMARK else due_ms > self._hand.firing_ms

@@ -8,13 +8,13 @@ import numpy as np
 
 from ....state.keys.keys import KeyCodec
 from ...protocols.event_time import MAX_WATERMARK
-from ..columnar.cells import Cells
+from ..columnar.cells import ShardCells
 from ..columnar.key_batches import Work
 from ..contract import ShardContext
 from ..keyed.keyed_rows import NO_TIME
 from .columns import LEFT, RIGHT
 from .definition import StreamJoin
-from .output import JoinedRows
+from .output import JoinOutput
 from .state.row_pool import RowPool, SideForm
 from .state.shelf import HEAD_SLOT, Shelf
 
@@ -34,8 +34,8 @@ class Tools:
         self.sizes = operator.sizes
         self.codec = KeyCodec(operator.key_schema)
         self.forms = [SideForm(place, side) for place, side in enumerate(operator.sides)]
-        self.output = JoinedRows(operator, context)
-        self.cells = Cells(context, HEAD_SLOT)
+        self.output = JoinOutput(operator, context)
+        self.cells = ShardCells(context, HEAD_SLOT)
         self.shelf = Shelf(context.base)
         #: By side: whether rows without a partner go out.
         self.is_outer = np.isin([LEFT, RIGHT], operator.outer_sides)

@@ -169,7 +169,7 @@ def _is_plain(data_type: pa.DataType) -> bool:
 class HandedOver(Protocol):
     """How the rows of the current batch reach user code: run by run, in order, each made when it is asked for.
 
-    What a run's rows are handed over as is an iterator, or :class:`~..processor.cogroup.cogroup_input.Sides`.
+    What a run's rows are handed over as is an iterator, or :class:`~..processor.cogroup.cogroup_input.CogroupSides`.
     """
 
     def open(self, batch: pa.RecordBatch) -> None:

@@ -19,7 +19,7 @@ from ..contract import EpochSpec, KeyedOperator
 from ..emission import EMITTED_COLUMN
 from ..keyed.keyed_rows import KIND_COLUMN
 from .handle import DeclaringHandle
-from .rows.row_form import Form, Rows
+from .rows.row_form import Form, RowsForm
 from .rows.shown_times import shown_watermark_ms
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class ProcessorStage(KeyedOperator):
         rows_per_call: RowsPerCall | None = None,
         output_mode: str | None = None,
     ) -> None:
-        self.form = form or Rows()
+        self.form = form or RowsForm()
         self.rows_per_call = rows_per_call
         self.output_mode = output_mode
         self.uid = uid

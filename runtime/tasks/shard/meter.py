@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from ....state.store.local_copy import ReplicaCache
+    from ....state.store.local_copy import LocalStateCache
 
 
 class Laps:
@@ -56,8 +56,8 @@ class Laps:
 class TaskMeter:
     """The measurements of an attempt, or of several, one after the other; they go into the reports.
 
-    Phases: ``restore`` (bring the replica to the lineage), ``read`` (wait for and take in rows), ``sort``, ``process``
-    (the operator), ``publish`` (close files and make them durable).
+    Phases: ``restore`` (bring the local copy to the manifest), ``read`` (wait for and take in rows), ``sort``,
+    ``process`` (the operator), ``publish`` (close files and make them durable).
     """
 
     def __init__(self) -> None:
@@ -68,8 +68,8 @@ class TaskMeter:
         self._laps = Laps()
 
     @contextmanager
-    def restoring(self, cache: ReplicaCache) -> Iterator[None]:
-        """Around an acquisition: how the replica was found, and what had to be brought in."""
+    def restoring(self, cache: LocalStateCache) -> Iterator[None]:
+        """Around an acquisition: how the local copy was found, and what had to be brought in."""
         before = (cache.rebuilds, cache.files_brought, cache.bytes_brought)
         with self._laps.timed("restore"):
             yield

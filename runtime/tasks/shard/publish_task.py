@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from ...operators.output_transform import Tail
+    from ...operators.output_transform import OutputTransform
 
 Batches = Iterator[pa.RecordBatch]
 ArrowFunction = Callable[[Batches], Batches]
 
 
 def published(
-    handed_on: DataFrame, projection: Projection | None, tail: Tail | None, publish: PublishTask
+    handed_on: DataFrame, projection: Projection | None, tail: OutputTransform | None, publish: PublishTask
 ) -> DataFrame:
     """What is done to the rows that tasks hand on, and their publication; the result is the tasks' reports.
 

@@ -40,12 +40,12 @@ class QuestionTask:
                 pass
             return
         task_begins()
-        key_groups = task.lineages[shard].key_groups
+        key_groups = task.manifests[shard].key_groups
         shard_context = ShardContext(
             shard,
             key_groups,
             task.epoch,
-            task.replica(shard),
+            task.local_copy(shard),
             _Nothing(),
             _Nothing(),
             ShardCounters(),

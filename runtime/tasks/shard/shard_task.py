@@ -1,11 +1,13 @@
 """The code that runs inside a Spark task: one shard, one epoch, one attempt.
 
 Invariants:
-- An attempt changes nothing that another attempt can see.  It reads the replica of the shard's committed lineage and
+- An attempt changes nothing that another attempt can see.  It reads the local copy of the shard's committed manifest
+and
   writes new files whose names contain its run id and task attempt id; it returns their names in its report.
 - Whoever collects the job's result sees exactly one report per shard, that of the successful attempt; the driver
-  appends the files named there to the lineage.  Files of all other attempts are garbage.
-- Nothing here depends on the process: a replica found in the process is used if it embodies a prefix of the lineage,
+  appends the files named there to the manifest.  Files of all other attempts are garbage.
+- Nothing here depends on the process: a local copy found in the process is used if it embodies a prefix of the
+manifest,
   and rebuilt from the files otherwise.
 """
 
@@ -25,10 +27,10 @@ from pyspark.sql.types import StructType
 from ....errors import MisplacedRowsError
 from ....sorter import ExternalSorter
 from ....state.keys.keygroups import KeyGroupRange, bit_reversed, is_power_of_two
-from ....state.store.local_copy import ShardReplica, process_cache
+from ....state.store.local_copy import LocalStateCopy, process_cache
 from ....state.store.local_folder import local_root
 from ....state.store.log import LogWriter
-from ....state.store.packed_manifests import PackedLineages
+from ....state.store.packed_manifests import PackedManifests
 from ....state.store.sst import SstWriter
 from ...connectors.output_place import AttemptOutput, OutputPlace
 from ...connectors.staging import in_partition
@@ -43,7 +45,7 @@ from ...support.failpoints import failpoint
 from ..local_report import leave_report
 from ..progress import TaskProgress
 from ..report import NO_SHARD, REPORT_SUFFIX, ShardReport, report_batch
-from ..report_accumulator import Teller
+from ..report_accumulator import ReportSender
 from ..scan.partial_runs import PartialRuns
 from ..scan.row_runs import RowRuns
 from .input_times import InputTimes
@@ -64,7 +66,7 @@ class ShardTask:
     #: The pickled KeyedOperator: unpickled once per process.
     operator: bytes
     #: Committed state of every shard before this epoch, by shard.
-    lineages: PackedLineages
+    manifests: PackedManifests
     #: Partition number -> shard, or ``NO_SHARD`` for a partition that is nobody's; those of one partition if all are
     #: ``in_one``.
     shards: tuple[int, ...]
@@ -90,7 +92,7 @@ class ShardTask:
     #: True if the output goes to another stage: each row with the watermark at which it is emitted.
     feeds_a_stage: bool = False
     #: Tells of what hands its rows on to the next stage; None: they stay in this Spark task.
-    teller: Teller | None = None
+    teller: ReportSender | None = None
     #: Column of the event times whose greatest is reported by input; None: nobody needs to know.
     input_times: str | None = None
     #: Partial aggregates that come from files, in order, besides the rows, or what is made of all rows; None: there are
@@ -156,7 +158,7 @@ class ShardTask:
                 if place:
                     failpoint("task-between-shards")
                     failpoint(f"task-between-shards-{self.epoch.style}")
-                report = self._ran(attempt, slices.of(self.lineages[attempt.shard].key_groups), None)
+                report = self._ran(attempt, slices.of(self.manifests[attempt.shard].key_groups), None)
                 report, spilled = replace(report, spilled_bytes=_spilled(sorter) - spilled), _spilled(sorter)
                 yield report_batch(self.published(report).to_bytes())
             slices.check_end()
@@ -171,23 +173,23 @@ class ShardTask:
         """
         if self.runs is not None:
             batches = self.runs.behind(batches, attempt.shard)
-        batches = checked_rows(batches, attempt.shard, self.lineages[attempt.shard].key_groups)
+        batches = checked_rows(batches, attempt.shard, self.manifests[attempt.shard].key_groups)
         times = None if self.input_times is None else InputTimes(self.input_times)
         rows = batches if times is None else times.reading(batches)
         report = attempt.run(rows if meter is None else meter.reading(rows))
         return report if times is None else replace(report, seen=times.seen)
 
-    def replica(self, shard: int) -> ShardReplica | None:
+    def local_copy(self, shard: int) -> LocalStateCopy | None:
         """A shard's committed state, in this process; None: there is none."""
-        lineage = self.lineages[shard]
-        if not lineage.files:
+        manifest = self.manifests[shard]
+        if not manifest.files:
             return None
         cache = process_cache()
-        cache.retire(self.job_id, self.state_pool, len(self.lineages))
+        cache.retire(self.job_id, self.state_pool, len(self.manifests))
         return cache.acquire(
             self.job_id,
             shard,
-            lineage,
+            manifest,
             self.state_filesystem,
             self.state_pool,
             local_root(self.local_dir),
@@ -200,7 +202,7 @@ class ShardTask:
 
     def output_name(self, attempt: str, shard: int) -> str:
         """Name of what an attempt stages, without the file's type; to other stages it says where its rows are."""
-        shards = len(self.lineages)
+        shards = len(self.manifests)
         if not self.feeds_a_stage or not is_power_of_two(shards):
             return attempt
         return in_partition(attempt, bit_reversed(shard, shards))
@@ -244,21 +246,21 @@ class _Attempt:
     #: The rows, if they are handed on.
     spool: RowSpool | None = None
     #: The committed state; None: there is none.
-    base: ShardReplica | None = None
+    base: LocalStateCopy | None = None
 
     def begin(self) -> None:
         """Bring the state here."""
         self._failpoint("start")
-        if self.task.lineages[self.shard].files:
+        if self.task.manifests[self.shard].files:
             with self.meter.restoring(process_cache()):
-                self.base = self.task.replica(self.shard)
+                self.base = self.task.local_copy(self.shard)
         self._failpoint("after-restore")
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> ShardReport:
         """Work on the rows."""
         task = self.task
         operator = operator_of(task.operator)
-        lineage = task.lineages[self.shard]
+        manifest = task.manifests[self.shard]
         local_dir = local_root(task.local_dir)
         # Task attempt ids start again with each SparkContext; the run id and a random part make the name unique.
         name = f"e{task.epoch.epoch:08d}-s{self.shard:04d}-{task.run_id}-{self.task_attempt_id}-{uuid.uuid4().hex[:8]}"
@@ -269,7 +271,7 @@ class _Attempt:
         events = TaskEvents(dict(task.inboxes).get(self.shard, ShardInbox()))
         shard_context = ShardContext(
             self.shard,
-            lineage.key_groups,
+            manifest.key_groups,
             task.epoch,
             self.base,
             writer,

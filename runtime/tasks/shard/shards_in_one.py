@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ....state.keys.keygroups import KeyGroupRange
     from ...operators.contract import KeyedOperator
 
-#: A worker holds a few replicas open, those of all stages (``ReplicaCache``), and shards do not run side by side.
+#: A worker holds a few local copies open, those of all stages (``ReplicaCache``), and shards do not run side by side.
 _MOST_SHARDS = 4
 #: What the tasks of a shard each would gain on more rows than these by running side by side is more than they cost.
 _MOST_ROWS = 20_000

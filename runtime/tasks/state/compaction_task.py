@@ -1,7 +1,7 @@
 """Compacts shards whose change logs have outgrown their base, in one Spark job with one task per shard.
 
-The tasks run where those of the shards' epochs do (``placement``): what is compacted is read from the shard's replica,
-and a replica that has missed the last epoch before a compaction must be built anew.
+The tasks run where those of the shards' epochs do (``placement``): what is compacted is read from the shard's local
+copy, and a local copy that has missed the last epoch before a compaction must be built anew.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ....state.keys.registry import StateRegistry
 from ....state.store.compaction import StateRewrite, compact, dead_entries, rewrite
 from ....state.store.local_copy import process_cache
 from ....state.store.local_folder import local_root
-from ....state.store.packed_manifests import PackedLineages
-from ....state.store.state_manifest import CompactionKind, ShardLineage
+from ....state.store.packed_manifests import PackedManifests
+from ....state.store.state_manifest import CompactionKind, StateManifest
 from ...catalyst.types.arrow_functions import mapped_in_arrow
 from ...jvm.worker.worker_tasks import task_begins
 from ...jvm.worker_errors import translate
@@ -39,7 +39,7 @@ class CompactionTask:
     job_id: str
     epoch: int
     name: str
-    lineages: PackedLineages
+    manifests: PackedManifests
     #: What is due, by shard.  It was the driver that found out, so no task decides otherwise.
     kinds: Mapping[int, CompactionKind]
     #: Partition number -> shard, or ``NO_SHARD`` for a partition that is nobody's.
@@ -65,14 +65,14 @@ class CompactionTask:
         if shard == NO_SHARD:
             return
         failpoint("compaction-start")
-        lineage = self.lineages[shard]
+        manifest = self.manifests[shard]
         local_dir = local_root(self.local_dir)
-        replica = process_cache().acquire(
-            self.job_id, shard, lineage, self.filesystem, self.pool, local_dir, self.cache_bytes
+        local_copy = process_cache().acquire(
+            self.job_id, shard, manifest, self.filesystem, self.pool, local_dir, self.cache_bytes
         )
         failpoint("compaction-after-restore")
         name = f"{self.name}-s{shard:04d}-{context.taskAttemptId()}"
-        where = (lineage, replica, self.filesystem, self.pool, local_dir, name)
+        where = (manifest, local_copy, self.filesystem, self.pool, local_dir, name)
         if self.change is None:
             is_dead = dead_entries(self.registry, KeyCodec(self.key_schema), self.now_ms)
             compacted = compact(*where, kind=self.kinds[shard], is_dead=is_dead)
@@ -83,8 +83,8 @@ class CompactionTask:
         yield pa.RecordBatch.from_pydict({REPORT_COLUMN: pa.array([body], pa.binary())})
 
 
-def compact_shards(rows: DataFrame, task: CompactionTask) -> dict[int, ShardLineage]:
-    """Run the compaction in the partitions of ``rows``; returns the new lineage of each shard.
+def compact_shards(rows: DataFrame, task: CompactionTask) -> dict[int, StateManifest]:
+    """Run the compaction in the partitions of ``rows``; returns the new manifest of each shard.
 
     Raises:
         CorruptStateError: a file of a shard is not as it was written.
@@ -95,4 +95,4 @@ def compact_shards(rows: DataFrame, task: CompactionTask) -> dict[int, ShardLine
         translated = translate(error)
         raise translated from translated.__cause__
     bodies = [json.loads(bytes(report[0])) for report in reports]
-    return {body["shard"]: ShardLineage.from_json(body["lineage"]) for body in bodies}
+    return {body["shard"]: StateManifest.from_json(body["lineage"]) for body in bodies}

@@ -1,7 +1,7 @@
-"""The tasks of :mod:`...state_reader`: each opens one shard of a checkpoint and turns what is in it into record batches.
+"""The tasks of :mod:`...state_reader`: each opens one shard of a checkpoint and makes record batches of what is in it.
 
-A task reads on a replica of its own, which it throws away at the end: a query that runs in the same process keeps its
-replicas, and nothing that is read here can be changed.
+A task reads on a local copy of its own, which it throws away at the end: a query that runs in the same process keeps
+its local copies, and nothing that is read here can be changed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ....state.backend.reader import Ident, ShardView
 from ....state.keys.keys import KeyCodec
 from ....state.keys.layout import TIMER_KINDS
 from ....state.keys.registry import StateDescriptor
-from ....state.store.local_copy import ReplicaCache
+from ....state.store.local_copy import LocalStateCache
 from ....state.store.local_folder import local_root
-from ....state.store.state_manifest import ShardLineage
+from ....state.store.state_manifest import StateManifest
 from ...catalyst.types.arrow_types import arrow_type
 from ...checkpoints.savepoints.store import open_store
 from ...operators.columnar.record_codec import RecordCodec, RecordListCodec
@@ -58,7 +58,7 @@ class Shards:
     location: str
     checkpoint_id: int
     uid: str
-    lineages: tuple[ShardLineage, ...]
+    manifests: tuple[StateManifest, ...]
     key_schema: pa.Schema
     #: The key columns under the names that the user knows.
     key_labels: tuple[str, ...]
@@ -73,18 +73,18 @@ class Shards:
     def opened(self, shard: int) -> Iterator[ShardView]:
         """One shard, for as long as it is looked at."""
         store = open_store(self.filesystem, self.location)
-        lineage, cache = self.lineages[shard], ReplicaCache(max_open=1)
+        manifest, cache = self.manifests[shard], LocalStateCache(max_open=1)
         try:
-            replica = cache.acquire(
+            local_copy = cache.acquire(
                 f"reader-{self.checkpoint_id}",
                 shard,
-                lineage,
+                manifest,
                 self.filesystem,
                 store.pool(self.uid),
                 local_root(self.local_dir),
                 _CACHE_BYTES,
             )
-            yield ShardView(replica, lineage.key_groups, KeyCodec(self.key_schema), self.now_ms, self.only)
+            yield ShardView(local_copy, manifest.key_groups, KeyCodec(self.key_schema), self.now_ms, self.only)
         except CorruptStateError as error:
             if self.checkpoint_id not in store.ids():
                 raise CorruptStateError(

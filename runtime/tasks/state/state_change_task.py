@@ -1,8 +1,8 @@
 """The task that changes keyed state offline: one shard, rows that say what becomes of its keys, files with the changes.
 
-It works as a shard task does: on a replica of the state as it was, with the state classes of a running processor, and
-writes new, attempt-private files only.  Rows come in the order of the stored keys; of a key first whether it goes as a
-whole, then its variables, then its timers.
+It works as a shard task does: on a local copy of the state as it was, with the state classes of a running processor,
+and writes new, attempt-private files only.  Rows come in the order of the stored keys; of a key first whether it goes
+as a whole, then its variables, then its timers.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class StateChangeTask:
         """
         name = f"e{self.epoch:08d}-s{shard:04d}-offline-{attempt_id}-{uuid.uuid4().hex[:8]}"
         writer = SstWriter(self.filesystem, self.pool, local_root(self.local_dir), name, self.epoch)
-        has_base = self.base is not None and bool(self.base.lineages[shard].files)
+        has_base = self.base is not None and bool(self.base.manifests[shard].files)
         try:
             with self.base.opened(shard) if self.base is not None and has_base else nullcontext(None) as view:
                 codec = KeyCodec(self.key_schema)
@@ -145,7 +145,7 @@ class StateChangeTask:
     # -- variables and timers ----------------------------------------------------------------------------------------
 
     def _change(self, keyed: KeyedRows, writer: SstWriter, view: ShardView | None, counters: ShardCounters) -> None:
-        with BatchKeyedState(self.registry, writer, self.now_ms, None if view is None else view.replica) as state:
+        with BatchKeyedState(self.registry, writer, self.now_ms, None if view is None else view.local_copy) as state:
             change = _KeyChange(self, state)
             given = ((group, key, values, rows) for group, key, values, _, rows in keyed)
             for group, key, values, rows in _with_stored(given, self._overwritten_keys(view)):
@@ -164,7 +164,7 @@ class StateChangeTask:
         for group in view.key_groups:
             last = None
             prefix = group_prefix(group, CELL_SECTION)
-            for stored, _ in view.replica.scan(prefix, after_prefix(prefix)):
+            for stored, _ in view.local_copy.scan(prefix, after_prefix(prefix)):
                 end = view.key_codec.end_of(stored, 3)
                 if stored[end] in self.overwritten and stored[3:end] != last:
                     last = stored[3:end]
@@ -195,12 +195,12 @@ class StateChangeTask:
                     counters.keys += 1
                     wanted_keys.add(key)
                     prefix = state_prefix(group, key)
-                    for stored, _ in () if view is None else view.replica.scan(prefix, after_prefix(prefix)):
+                    for stored, _ in () if view is None else view.local_copy.scan(prefix, after_prefix(prefix)):
                         writer.delete(stored)
                 wanted = next(by_group, None)
             if view is None:
                 continue
-            cursor = view.replica.cursor()
+            cursor = view.local_copy.cursor()
             for kind in TIMER_KINDS:
                 for ts_ms, key, stored in stored_timers(cursor, kind, group):
                     if key in wanted_keys:

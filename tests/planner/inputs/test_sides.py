@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from mixedmode import read
 from mixedmode.planner.frames.frame import MixedFrame
-from mixedmode.planner.inputs.sides import Side, Sides, united_sides
+from mixedmode.planner.inputs.sides import JoinSides, Side, united_sides
 from mixedmode.planner.stages.stage import ANY_EPOCH
 from mixedmode.runtime.operators.join.columns import SIDE_COLUMN, TIME_COLUMN
 from mixedmode.runtime.spec import StageEdge, StageSpec
@@ -24,7 +24,7 @@ def side(frame: MixedFrame, *keys: Any) -> Side:
     return Side(rows.inputs, rows.watermark, rows.schema, tuple(map(F.col, keys)))
 
 
-def united(left: MixedFrame, right: MixedFrame, key: str = "k") -> Sides:
+def united(left: MixedFrame, right: MixedFrame, key: str = "k") -> JoinSides:
     return united_sides(side(left, key), side(right, key), [StringType()], "join")
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
-_CALL, _WITH_OTHER, _AGGREGATED = rows.Rows.call, rows.Rows.with_other, rows.Rows.aggregated
+_CALL, _WITH_OTHER, _AGGREGATED = rows.StatementRows.call, rows.StatementRows.with_other, rows.StatementRows.aggregated
 
 
 def dropped(method: str) -> Mutant:
@@ -23,9 +23,9 @@ def dropped(method: str) -> Mutant:
     def call(self: Any, name: str, *args: Any, known: Any = None) -> Any:
         if name != method:
             return _CALL(self, name, *args, known=known)
-        return self if known is None else rows.Rows(self.frame, self.stock, known)
+        return self if known is None else rows.StatementRows(self.frame, self.stock, known)
 
-    return lambda patch: patch.setattr(rows.Rows, "call", call)
+    return lambda patch: patch.setattr(rows.StatementRows, "call", call)
 
 
 def other_arguments(method: str, change: Callable[..., tuple[Any, ...]]) -> Mutant:
@@ -34,7 +34,7 @@ def other_arguments(method: str, change: Callable[..., tuple[Any, ...]]) -> Muta
     def call(self: Any, name: str, *args: Any, known: Any = None) -> Any:
         return _CALL(self, name, *(change(*args) if name == method else args), known=known)
 
-    return lambda patch: patch.setattr(rows.Rows, "call", call)
+    return lambda patch: patch.setattr(rows.StatementRows, "call", call)
 
 
 def swapped_sides(patch: pytest.MonkeyPatch) -> None:
@@ -43,16 +43,16 @@ def swapped_sides(patch: pytest.MonkeyPatch) -> None:
     def swapped(self: Any, method: str, other: Any, *args: Any, known: Any) -> Any:
         return _WITH_OTHER(other, method, self, *args, known=known)
 
-    patch.setattr(rows.Rows, "with_other", swapped)
+    patch.setattr(rows.StatementRows, "with_other", swapped)
 
 
 def dropped_side(patch: pytest.MonkeyPatch) -> None:
     """Of two relations there is only the first one."""
 
     def alone(self: Any, method: str, other: Any, *args: Any, known: Any) -> Any:
-        return rows.Rows(self.frame, self.stock, known)
+        return rows.StatementRows(self.frame, self.stock, known)
 
-    patch.setattr(rows.Rows, "with_other", alone)
+    patch.setattr(rows.StatementRows, "with_other", alone)
 
 
 def aggregated_by(change: Callable[[Any, Any], tuple[Any, Any]]) -> Mutant:
@@ -61,13 +61,15 @@ def aggregated_by(change: Callable[[Any, Any], tuple[Any, Any]]) -> Mutant:
     def made(self: Any, keys: Any, results: Any, sets: Any = None) -> Any:
         return _AGGREGATED(self, *change(keys, results), sets)
 
-    return lambda patch: patch.setattr(rows.Rows, "aggregated", made)
+    return lambda patch: patch.setattr(rows.StatementRows, "aggregated", made)
 
 
 def other_sets(patch: pytest.MonkeyPatch) -> None:
     """Of several grouping sets the last one is missing."""
     patch.setattr(
-        rows.Rows, "aggregated", lambda self, keys, results, sets=None: _AGGREGATED(self, keys, results, sets[:-1])
+        rows.StatementRows,
+        "aggregated",
+        lambda self, keys, results, sets=None: _AGGREGATED(self, keys, results, sets[:-1]),
     )
 
 
@@ -102,12 +104,12 @@ def other_limit(patch: pytest.MonkeyPatch) -> None:
 
 def other_aliases(patch: pytest.MonkeyPatch) -> None:
     """A column has the name of another one."""
-    stock = rows.Rows.named
+    stock = rows.StatementRows.named
 
     def named(self: Any, ids: Any, names: Any) -> Any:
         return stock(self, ids, [*names][::-1])
 
-    patch.setattr(rows.Rows, "named", named)
+    patch.setattr(rows.StatementRows, "named", named)
 
 
 def dropped_distinct(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from mixedmode.planner.frames.frame import MixedFrame
 from mixedmode.planner.stages.stage import stages_of
 from mixedmode.planner.stages.tail import output_key, plan_tail
 from mixedmode.runtime.driver.recovery.backlog_fingerprint import backlog_fingerprint
-from mixedmode.runtime.operators.output_transform import Tail
+from mixedmode.runtime.operators.output_transform import OutputTransform
 from mixedmode.runtime.spec import JobSpec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -37,7 +37,7 @@ def counted(both: MixedFrame) -> MixedFrame:
     return timed.agg(F.sum("v").alias("s"), F.count("*").alias("n"))
 
 
-def tail_of(frame: MixedFrame) -> Tail:
+def tail_of(frame: MixedFrame) -> OutputTransform:
     output = frame.writeStream._output
     tail = plan_tail(stages_of(output)[0], output.parts[0])
     assert tail is not None

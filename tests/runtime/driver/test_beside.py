@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from mixedmode.errors import CheckpointError, QueryError
 from mixedmode.runtime.checkpoints.lease.driver_lease import LocationLost
 from mixedmode.runtime.driver.checkpoint import housekeeping
-from mixedmode.runtime.driver.checkpoint.async_checkpoint import GivenUp
+from mixedmode.runtime.driver.checkpoint.async_checkpoint import CheckpointAbandoned
 from mixedmode.runtime.driver.coordinators.task_graph import lifecycle_of
 from mixedmode.runtime.driver.requests.pause_switch import PauseSwitch
 from mixedmode.runtime.driver.run.pausing import stands_still
@@ -153,7 +153,7 @@ def test_a_compaction_beside_epochs_replaces_what_was_cut(job: Checkpointed) -> 
     """Epochs add files behind the compacted ones; the files before stay as long as a task may read them."""
     for time_ms in (1, 2, 3):
         job.take("live", at(time_ms))
-    cut = [one for one in job.stages[0].lineages if one.files]
+    cut = [one for one in job.stages[0].manifests if one.files]
     assert any(one.needs_compaction() for one in cut)
     job.cut()
     job.complete()
@@ -166,7 +166,7 @@ def test_a_compaction_beside_epochs_replaces_what_was_cut(job: Checkpointed) -> 
     job.complete()
     job.check_files()
     job.coordinator.look()
-    now = [one for one in job.stages[0].lineages if one.replaced]
+    now = [one for one in job.stages[0].manifests if one.replaced]
     assert now
     assert all(len(one.files) == one.replaced_by + 1 for one in now), "one file was added behind it"
     job.check_files()
@@ -328,4 +328,4 @@ def test_what_fails_behind_metadata_is_the_jobs_failure(job: Checkpointed) -> No
 
 def test_giving_up_says_so() -> None:
     """The reason is one of checkpoints."""
-    assert issubclass(GivenUp, CheckpointError)
+    assert issubclass(CheckpointAbandoned, CheckpointError)

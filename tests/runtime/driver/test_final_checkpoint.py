@@ -9,9 +9,9 @@ from unittest import mock
 
 import pytest
 from mixedmode.errors import QueryError
-from mixedmode.runtime.checkpoints.savepoints.queue import SavepointDesk, SavepointRequest
+from mixedmode.runtime.checkpoints.savepoints.queue import SavepointQueue, SavepointRequest
 from mixedmode.runtime.connectors.sources.live_query import Stopped
-from mixedmode.runtime.driver.requests.rescale_queue import RescaleDesk
+from mixedmode.runtime.driver.requests.rescale_queue import RescaleQueue
 from mixedmode.runtime.driver.run import idle_wait, shutdown
 from mixedmode.runtime.driver.run.phases import run_switch
 from mixedmode.runtime.driver.run.shutdown import Ending
@@ -81,8 +81,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> tuple[Ending, Any, Checkpoints]:
     run.scheduler = CheckpointScheduler(INTERVAL_MS, 0, 0, 0, frozenset({"history"}), backlog={"history"})
     run.state.sources, run.state.stages = {"history": SimpleNamespace(finished=True)}, {}
     run.sources.ended = lambda name: run.scheduler.source_ended(name, clock.ms)
-    run.context.rescales, run.context.wake = RescaleDesk(), Wake(clock)
-    run.context.stopping, run.context.desk = threading.Event(), SavepointDesk()
+    run.context.rescales, run.context.wake = RescaleQueue(), Wake(clock)
+    run.context.stopping, run.context.desk = threading.Event(), SavepointQueue()
     run.job.plan_json = "{}"
     run.checkpoints = Checkpoints(run, clock, failing=2)
     run.tasks.run = lambda: len(run.checkpoints.taken_ms) <= 2

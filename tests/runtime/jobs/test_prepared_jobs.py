@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
-from mixedmode.runtime.jobs.prepared_jobs import JobTemplates
+from mixedmode.runtime.jobs.prepared_jobs import PreparedJobs
 
 
 @pytest.mark.parametrize(("plan", "asked"), [(None, 1), ("a job", 3)])
@@ -17,7 +17,7 @@ def test_a_refused_way_is_planned_once(monkeypatch: pytest.MonkeyPatch, plan: An
         planned.append(plan)
         return plan
 
-    templates = JobTemplates(nothing, nothing)
+    templates = PreparedJobs(nothing, nothing)
     monkeypatch.setattr(templates, "_key", lambda way, frame, task: frame)
     monkeypatch.setattr(templates, "_template", lambda key, way, make, checks: None)
     for _ in range(3):

@@ -13,7 +13,7 @@ from mixedmode.runtime.operators.contract import ShardCounters
 from mixedmode.runtime.tasks.report import ShardReport
 from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.store.files import StateFile
-from mixedmode.state.store.state_manifest import ShardLineage
+from mixedmode.state.store.state_manifest import StateManifest
 
 
 def state_file(entries: int, tombstones: int, size_bytes: int) -> StateFile:
@@ -70,8 +70,11 @@ def test_clocks_that_disagree_give_no_negative_times() -> None:
 
 def test_state_operator_sums_up_the_shards() -> None:
     """Keys, timers, late rows, bytes, files and cache hits of all shards, under the documented names."""
-    lineages = [ShardLineage(KeyGroupRange(0, 63), (state_file(10, 2, 500),)), ShardLineage(KeyGroupRange(64, 127), ())]
-    found = state_operator("stage", REPORTS, lineages, totals(REPORTS))
+    manifests = [
+        StateManifest(KeyGroupRange(0, 63), (state_file(10, 2, 500),)),
+        StateManifest(KeyGroupRange(64, 127), ()),
+    ]
+    found = state_operator("stage", REPORTS, manifests, totals(REPORTS))
     assert found == {
         "operatorName": "stage",
         "numRowsTotal": 8,

@@ -24,9 +24,9 @@ from mixedmode.runtime.tasks.shard import meter, shard_task, task_sorter
 from mixedmode.runtime.tasks.shard.shard_task import ShardTask
 from mixedmode.runtime.tasks.shard.task_sorter import SortPlan
 from mixedmode.state.keys.keygroups import shard_ranges
-from mixedmode.state.store.local_copy import ReplicaCache
-from mixedmode.state.store.packed_manifests import PackedLineages
-from mixedmode.state.store.state_manifest import ShardLineage
+from mixedmode.state.store.local_copy import LocalStateCache
+from mixedmode.state.store.packed_manifests import PackedManifests
+from mixedmode.state.store.state_manifest import StateManifest
 from pyarrow import fs
 from pyspark import TaskContext, cloudpickle
 from pyspark.sql.types import LongType, StructField, StructType
@@ -61,10 +61,10 @@ def batch(rows: Sequence[Row]) -> pa.RecordBatch:
 class Stage:
     """A deduplication whose epochs run one after the other; ``commit`` takes over what an epoch has reported."""
 
-    def __init__(self, folder: Path, cache: ReplicaCache, context: SimpleNamespace) -> None:
+    def __init__(self, folder: Path, cache: LocalStateCache, context: SimpleNamespace) -> None:
         self.folder, self.cache, self.context = folder, cache, context
         (folder / "out").mkdir(parents=True)
-        self.lineages = [ShardLineage(groups) for groups in shard_ranges(SHARDS, MAX_PARALLELISM)]
+        self.manifests = [StateManifest(groups) for groups in shard_ranges(SHARDS, MAX_PARALLELISM)]
         self.epoch = 0
 
     def task(self, **changes: Any) -> ShardTask:
@@ -75,7 +75,7 @@ class Stage:
             "run",
             EpochSpec(self.epoch, "random", MIN_WATERMARK, MIN_WATERMARK, MIN_WATERMARK, 0, MIN_WATERMARK),
             cloudpickle.dumps(OPERATOR),
-            PackedLineages(self.lineages),
+            PackedManifests(self.manifests),
             tuple(range(SHARDS)),
             local,
             str(self.folder / "pool"),
@@ -94,9 +94,9 @@ class Stage:
     def each(self, rows: Sequence[Row]) -> list[ShardReport]:
         """What a task for each shard tells."""
         reports: list[ShardReport] = []
-        for shard, lineage in enumerate(self.lineages):
+        for shard, manifest in enumerate(self.manifests):
             self.context.attempt, self.context.partition = self.context.attempt + 1, shard
-            mine = [row for row in rows if row[0] % MAX_PARALLELISM in lineage.key_groups]
+            mine = [row for row in rows if row[0] % MAX_PARALLELISM in manifest.key_groups]
             [told] = self.task()(iter([batch(mine)]))
             reports.append(ShardReport.from_bytes(told.column(0)[0].as_py()))
         self.context.partition = 0
@@ -106,7 +106,7 @@ class Stage:
         """Take over an epoch; returns the rows that it has put out."""
         rows: list[Row] = []
         for report in reports:
-            self.lineages[report.shard] = self.lineages[report.shard].append(report.files)
+            self.manifests[report.shard] = self.manifests[report.shard].append(report.files)
             for file in report.output:
                 table = pq.read_table(self.folder / "out" / file.name)
                 rows += zip(table.column("k").to_pylist(), table.column("v").to_pylist(), strict=True)
@@ -125,7 +125,7 @@ def context(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 @pytest.fixture
 def stage(tmp_path: Path, context: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    cache = ReplicaCache()
+    cache = LocalStateCache()
     monkeypatch.setattr(shard_task, "process_cache", lambda: cache)
     yield Stage(tmp_path / "stage", cache, context)
     cache.close()

@@ -16,7 +16,7 @@ import pytest
 from both_sides import SECOND_US, Case, as_told, frame_of, some_rows
 from mixedmode.runtime.catalyst.spark_plans import executed_text
 from mixedmode.runtime.connectors.output_place import OutputPlace
-from mixedmode.runtime.jobs.executor import EpochExecutor, Executed
+from mixedmode.runtime.jobs.executor import EpochExecutor, StageResult
 from mixedmode.runtime.jobs.shuffle import JoinedInShards
 from mixedmode.runtime.operators.contract import EpochSpec
 from mixedmode.runtime.operators.join.columns import PAIR
@@ -24,7 +24,7 @@ from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.runtime.spec import Settings
 from mixedmode.runtime.tasks.report import ShardReport
 from mixedmode.state.keys.keygroups import shard_ranges
-from mixedmode.state.store.state_manifest import ShardLineage
+from mixedmode.state.store.state_manifest import StateManifest
 from pyarrow import fs
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
@@ -71,7 +71,7 @@ class Running:
         self.folder = folder
         for name in ("pool", "out"):
             (folder / name).mkdir()
-        self.lineages = [ShardLineage(groups, ()) for groups in shard_ranges(shards, 128)]
+        self.manifests = [StateManifest(groups, ()) for groups in shard_ranges(shards, 128)]
         self.executor = EpochExecutor(
             spark=spark,
             operator=case.operator(),
@@ -85,9 +85,9 @@ class Running:
             progress_folder=str(folder / "progress"),
         )
 
-    def execute(self, frame: DataFrame, watermark_ms: int, **told: Any) -> Executed:
+    def execute(self, frame: DataFrame, watermark_ms: int, **told: Any) -> StageResult:
         spec = EpochSpec(1, "sorted", MIN_WATERMARK, watermark_ms, MIN_WATERMARK, 0, MIN_WATERMARK)
-        return self.executor.execute(frame, spec, self.lineages, **told)
+        return self.executor.execute(frame, spec, self.manifests, **told)
 
     def run(self, frame: DataFrame, watermark_ms: int, **told: Any) -> list[ShardReport]:
         return self.execute(frame, watermark_ms, **told).reports
@@ -116,9 +116,9 @@ def test_rows_are_joined_where_their_shards_are(spark: SparkSession, tmp_path: P
     output, kept = case.first_pass(LEFT_ROWS, RIGHT_ROWS, 40_000)
     assert as_told(row[1:-2] for row in rows) == output + kept
     assert total_in(reports) == len(LEFT_ROWS) + len(RIGHT_ROWS)
-    for shard, lineage in enumerate(running.lineages):
+    for shard, manifest in enumerate(running.manifests):
         mine = [row for row in rows if row[-2] == shard]
-        assert {row[0] for row in mine} <= set(lineage.key_groups)
+        assert {row[0] for row in mine} <= set(manifest.key_groups)
         is_pair = [row[2] == PAIR for row in mine]
         assert is_pair == sorted(is_pair, reverse=True)
         stays = [(row[0], row[1] or "", row[3] is not None, row[3]) for row in mine if row[2] != PAIR]

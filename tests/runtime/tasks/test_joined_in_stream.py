@@ -18,7 +18,7 @@ from mixedmode.runtime.operators.join.operator import JoinOperator
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.runtime.spec import Settings
 from mixedmode.state.keys.keygroups import shard_ranges
-from mixedmode.state.store.state_manifest import ShardLineage
+from mixedmode.state.store.state_manifest import StateManifest
 from pyarrow import fs
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
@@ -55,7 +55,7 @@ def test_epochs_with_a_condition_give_what_one_join_of_all_rows_gives(
     case = Case(how)
     (tmp_path / "pool").mkdir()
     (tmp_path / "out").mkdir()
-    lineages = [ShardLineage(groups, ()) for groups in shard_ranges(2, 128)]
+    manifests = [StateManifest(groups, ()) for groups in shard_ranges(2, 128)]
     executor = EpochExecutor(
         spark=spark,
         operator=case.operator(JoinOperator),
@@ -88,12 +88,12 @@ def test_epochs_with_a_condition_give_what_one_join_of_all_rows_gives(
         spec = EpochSpec(
             epoch, style, fired_ms, firing_ms, min(fired_ms, 0 if at is None else at * 1000), 0, MIN_WATERMARK
         )
-        reports = executor.execute(frame, spec, lineages, sorter=sorter).reports
-        lineages = [lineage.append(list(report.files)) for lineage, report in zip(lineages, reports, strict=True)]
+        reports = executor.execute(frame, spec, manifests, sorter=sorter).reports
+        manifests = [manifest.append(list(report.files)) for manifest, report in zip(manifests, reports, strict=True)]
         found += outputs(tmp_path, reports)
         fired_ms = firing_ms
     spec = EpochSpec(9, "random", fired_ms, MAX_WATERMARK, fired_ms, 0, MIN_WATERMARK)
-    found += outputs(tmp_path, executor.execute(None, spec, lineages).reports)
+    found += outputs(tmp_path, executor.execute(None, spec, manifests).reports)
     expected, _ = case.first_pass(*all_rows, MAX_WATERMARK)
     assert found == pairs_of(expected)
 

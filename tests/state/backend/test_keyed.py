@@ -14,8 +14,8 @@ from mixedmode.state.backend.random_access import RocksDBKeyedState
 from mixedmode.state.backend.sorted_pass import BatchKeyedState
 from mixedmode.state.backend.variables import ListState, MapState, ValueState
 from mixedmode.state.keys.registry import StateRegistry
-from mixedmode.state.store.local_copy import ShardReplica
-from mixedmode.state.store.state_manifest import ShardLineage
+from mixedmode.state.store.local_copy import LocalStateCopy
+from mixedmode.state.store.state_manifest import StateManifest
 from state_support import NUMBER, WHOLE, Workspace
 
 KEY = b"\x01key"
@@ -38,7 +38,7 @@ def registry() -> StateRegistry:
 def make(request: pytest.FixtureRequest, registry: StateRegistry, workspace: Workspace) -> Make:
     """Builds a state of either backend, its key set unless asked otherwise."""
 
-    def build(base: ShardReplica | None = None, now_ms: int = 0, keyed: bool = True) -> KeyedState:
+    def build(base: LocalStateCopy | None = None, now_ms: int = 0, keyed: bool = True) -> KeyedState:
         state: KeyedState
         if request.param == "batch":
             state = BatchKeyedState(registry, workspace.sst(), now_ms, base)
@@ -51,13 +51,13 @@ def make(request: pytest.FixtureRequest, registry: StateRegistry, workspace: Wor
     return build
 
 
-def saved(workspace: Workspace, registry: StateRegistry, fill: Callable[[KeyedState], None]) -> ShardReplica:
-    """A replica that holds what ``fill`` wrote for the key at time 0."""
+def saved(workspace: Workspace, registry: StateRegistry, fill: Callable[[KeyedState], None]) -> LocalStateCopy:
+    """A local copy that holds what ``fill`` wrote for the key at time 0."""
     writer = workspace.sst()
     with BatchKeyedState(registry, writer, 0) as state:
         state.set_current_key(5, KEY)
         fill(state)
-    return workspace.replica(ShardLineage(WHOLE, tuple(writer.finish())))
+    return workspace.local_copy(StateManifest(WHOLE, tuple(writer.finish())))
 
 
 @pytest.mark.parametrize(

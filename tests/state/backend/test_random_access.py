@@ -9,7 +9,7 @@ from mixedmode.errors import CheckpointError
 from mixedmode.state.backend.random_access import RocksDBKeyedState
 from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.keys.registry import StateRegistry
-from mixedmode.state.store.state_manifest import ShardLineage
+from mixedmode.state.store.state_manifest import StateManifest
 from state_support import NUMBER, WHOLE, Workspace, contents
 
 
@@ -23,15 +23,15 @@ def registry() -> StateRegistry:
 
 
 def epoch(
-    workspace: Workspace, registry: StateRegistry, lineage: ShardLineage, work: Callable[[RocksDBKeyedState], None]
-) -> ShardLineage:
-    """The lineage after an epoch that does ``work``."""
-    replica = workspace.replica(lineage) if lineage.files else None
-    state = RocksDBKeyedState(registry, replica, WHOLE, 0)
+    workspace: Workspace, registry: StateRegistry, manifest: StateManifest, work: Callable[[RocksDBKeyedState], None]
+) -> StateManifest:
+    """The manifest after an epoch that does ``work``."""
+    local_copy = workspace.local_copy(manifest) if manifest.files else None
+    state = RocksDBKeyedState(registry, local_copy, WHOLE, 0)
     work(state)
     writer = workspace.log()
     state.flush(writer)
-    return lineage.append(writer.finish())
+    return manifest.append(writer.finish())
 
 
 def test_keys_can_be_visited_again(workspace: Workspace, registry: StateRegistry) -> None:
@@ -43,9 +43,9 @@ def test_keys_can_be_visited_again(workspace: Workspace, registry: StateRegistry
             (count,) = state.value_state("v").get() or (0,)
             state.value_state("v").update((count + 1,))
 
-    lineage = epoch(workspace, registry, ShardLineage(WHOLE), first)
-    lineage = epoch(workspace, registry, lineage, first)
-    state = RocksDBKeyedState(registry, workspace.replica(lineage), WHOLE, 0)
+    manifest = epoch(workspace, registry, StateManifest(WHOLE), first)
+    manifest = epoch(workspace, registry, manifest, first)
+    state = RocksDBKeyedState(registry, workspace.local_copy(manifest), WHOLE, 0)
     found = {}
     for key in (b"b", b"a"):
         state.set_current_key(1, key)
@@ -54,12 +54,12 @@ def test_keys_can_be_visited_again(workspace: Workspace, registry: StateRegistry
 
 
 def test_the_replica_is_not_written_to(workspace: Workspace, registry: StateRegistry) -> None:
-    """An attempt that never flushes leaves no trace in replica or pool."""
-    lineage = epoch(workspace, registry, ShardLineage(WHOLE), lambda state: _put(state, b"a", 1))
-    replica = workspace.replica(lineage)
-    before = contents(replica)
-    _put(RocksDBKeyedState(registry, replica, WHOLE, 0), b"a", 2)
-    assert contents(replica) == before
+    """An attempt that never flushes leaves no trace in local copy or pool."""
+    manifest = epoch(workspace, registry, StateManifest(WHOLE), lambda state: _put(state, b"a", 1))
+    local_copy = workspace.local_copy(manifest)
+    before = contents(local_copy)
+    _put(RocksDBKeyedState(registry, local_copy, WHOLE, 0), b"a", 2)
+    assert contents(local_copy) == before
 
 
 def _put(state: RocksDBKeyedState, key: bytes, number: int) -> None:
@@ -70,20 +70,20 @@ def _put(state: RocksDBKeyedState, key: bytes, number: int) -> None:
 
 def test_reading_alone_writes_nothing(workspace: Workspace, registry: StateRegistry) -> None:
     """An epoch that only reads has an empty change log."""
-    lineage = epoch(workspace, registry, ShardLineage(WHOLE), lambda state: _put(state, b"a", 1))
+    manifest = epoch(workspace, registry, StateManifest(WHOLE), lambda state: _put(state, b"a", 1))
 
     def read(state: RocksDBKeyedState) -> None:
         state.set_current_key(1, b"a")
         assert state.value_state("v").exists()
         assert list(state.list_timers("event")) == [1]
 
-    assert epoch(workspace, registry, lineage, read) == lineage
+    assert epoch(workspace, registry, manifest, read) == manifest
 
 
 def test_a_cell_is_read_once_per_visit(workspace: Workspace, registry: StateRegistry) -> None:
-    """What the replica says of a key, also that there is nothing, is asked for once; later writes win over it."""
-    lineage = epoch(workspace, registry, ShardLineage(WHOLE), lambda state: _put(state, b"a", 1))
-    state = RocksDBKeyedState(registry, workspace.replica(lineage), WHOLE, 0)
+    """What the local copy says of a key, also that there is nothing, is asked for once; later writes win over it."""
+    manifest = epoch(workspace, registry, StateManifest(WHOLE), lambda state: _put(state, b"a", 1))
+    state = RocksDBKeyedState(registry, workspace.local_copy(manifest), WHOLE, 0)
     database = state._database
     reads: list[bytes] = []
 
@@ -104,12 +104,12 @@ def test_a_cell_is_read_once_per_visit(workspace: Workspace, registry: StateRegi
 
 
 def test_a_failing_read_says_what_is_wrong(workspace: Workspace, registry: StateRegistry) -> None:
-    """A read that the replica cannot serve is an error of the house that names the replica."""
-    lineage = epoch(workspace, registry, ShardLineage(WHOLE), lambda state: _put(state, b"a", 1))
-    replica = workspace.replica(lineage)
-    state = RocksDBKeyedState(registry, replica, WHOLE, 0)
+    """A read that the local copy cannot serve is an error of the house that names the local copy."""
+    manifest = epoch(workspace, registry, StateManifest(WHOLE), lambda state: _put(state, b"a", 1))
+    local_copy = workspace.local_copy(manifest)
+    state = RocksDBKeyedState(registry, local_copy, WHOLE, 0)
     state.set_current_key(1, b"a")
-    replica.close()
+    local_copy.close()
     with pytest.raises(CheckpointError, match=r"replica at .* is closed"):
         state.value_state("v").get()
 
@@ -123,8 +123,8 @@ def test_due_timers_come_in_time_order_over_all_key_groups(workspace: Workspace,
             for i in range(3):
                 state.register_timer("event", (kg * 37 + i * 101) % 500)
 
-    lineage = epoch(workspace, registry, ShardLineage(WHOLE), fill)
-    state = RocksDBKeyedState(registry, workspace.replica(lineage), WHOLE, 0)
+    manifest = epoch(workspace, registry, StateManifest(WHOLE), fill)
+    state = RocksDBKeyedState(registry, workspace.local_copy(manifest), WHOLE, 0)
     state.set_current_key(7, b"new")
     state.register_timer("event", 250)
     due = [(ts_ms, key) for ts_ms, _, key in state.due_timers("event", 300)]
@@ -142,8 +142,8 @@ def test_handlers_can_change_what_fires_next(workspace: Workspace, registry: Sta
             state.set_current_key(1, key)
             state.register_timer("event", ts_ms)
 
-    lineage = epoch(workspace, registry, ShardLineage(WHOLE), fill)
-    state = RocksDBKeyedState(registry, workspace.replica(lineage), WHOLE, 0)
+    manifest = epoch(workspace, registry, StateManifest(WHOLE), fill)
+    state = RocksDBKeyedState(registry, workspace.local_copy(manifest), WHOLE, 0)
     fired = []
     for ts_ms, key_group, key in state.due_timers("event", 100):
         fired.append((ts_ms, key))
@@ -159,15 +159,15 @@ def test_handlers_can_change_what_fires_next(workspace: Workspace, registry: Sta
 
 
 def test_fired_timers_are_gone_in_the_next_epoch(workspace: Workspace, registry: StateRegistry) -> None:
-    """Cell and index entry go together; nothing of a timer is left in the replica."""
-    lineage = epoch(workspace, registry, ShardLineage(WHOLE), lambda state: _put(state, b"a", 1))
+    """Cell and index entry go together; nothing of a timer is left in the local copy."""
+    manifest = epoch(workspace, registry, StateManifest(WHOLE), lambda state: _put(state, b"a", 1))
 
     def fire(state: RocksDBKeyedState) -> None:
         assert [ts_ms for ts_ms, _, _ in state.due_timers("event", 5)] == [1]
 
-    lineage = epoch(workspace, registry, lineage, fire)
-    assert len(contents(workspace.replica(lineage))) == 1
-    assert RocksDBKeyedState(registry, workspace.replica(lineage), WHOLE, 0).next_timer("event") is None
+    manifest = epoch(workspace, registry, manifest, fire)
+    assert len(contents(workspace.local_copy(manifest))) == 1
+    assert RocksDBKeyedState(registry, workspace.local_copy(manifest), WHOLE, 0).next_timer("event") is None
 
 
 def test_many_timers_of_one_group_are_read_in_chunks(workspace: Workspace, registry: StateRegistry) -> None:
@@ -178,8 +178,8 @@ def test_many_timers_of_one_group_are_read_in_chunks(workspace: Workspace, regis
             state.set_current_key(1, number.to_bytes(2, "big"))
             state.register_timer("processing", number % 7)
 
-    lineage = epoch(workspace, registry, ShardLineage(WHOLE), fill)
-    state = RocksDBKeyedState(registry, workspace.replica(lineage), WHOLE, 0)
+    manifest = epoch(workspace, registry, StateManifest(WHOLE), fill)
+    state = RocksDBKeyedState(registry, workspace.local_copy(manifest), WHOLE, 0)
     due = [(ts_ms, int.from_bytes(key, "big")) for ts_ms, _, key in state.due_timers("processing", 5)]
     assert due == sorted((number % 7, number) for number in range(1000) if number % 7 <= 5)
 

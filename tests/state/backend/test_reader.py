@@ -12,7 +12,7 @@ from mixedmode.state.backend.reader import KeyCells, ShardView
 from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.keys.keys import KeyCodec
 from mixedmode.state.keys.registry import StateRegistry
-from mixedmode.state.store.state_manifest import ShardLineage
+from mixedmode.state.store.state_manifest import StateManifest
 from state_support import NUMBER, Workspace
 
 GROUPS = KeyGroupRange(2, 5)
@@ -34,9 +34,9 @@ def registry() -> StateRegistry:
 def views(tmp_path: Path, registry: StateRegistry) -> Any:
     """Makes views of a shard in which every key holds its length in everything, and timers at it."""
     space = Workspace(tmp_path)
-    lineage = ShardLineage(GROUPS)
+    manifest = StateManifest(GROUPS)
     for epoch, now_ms in ((1, 100), (2, 105)):
-        state = RocksDBKeyedState(registry, space.replica(lineage) if lineage.files else None, GROUPS, now_ms)
+        state = RocksDBKeyedState(registry, space.local_copy(manifest) if manifest.files else None, GROUPS, now_ms)
         for key, group in KEYS.items():
             state.set_current_key(group, CODEC.encode((key,)))
             state.value_state("v").update((len(key),))
@@ -45,10 +45,10 @@ def views(tmp_path: Path, registry: StateRegistry) -> Any:
             state.register_timer("event", 1000 * epoch + len(key))
         writer = space.log(epoch)
         state.flush(writer)
-        lineage = lineage.append(writer.finish())
+        manifest = manifest.append(writer.finish())
 
     def make(now_ms: int = 0, only: tuple[int, bytes] | None = None) -> ShardView:
-        return ShardView(space.replica(lineage), GROUPS, CODEC, now_ms, only)
+        return ShardView(space.local_copy(manifest), GROUPS, CODEC, now_ms, only)
 
     yield make
     space.cache.close()

@@ -9,8 +9,8 @@ import pytest
 from mixedmode.state.backend.sorted_pass import BatchKeyedState
 from mixedmode.state.keys.layout import TIMER_SLOTS, encode_ts, state_key, timer_index_key
 from mixedmode.state.keys.registry import StateRegistry
-from mixedmode.state.store.local_copy import ShardReplica
-from mixedmode.state.store.state_manifest import ShardLineage
+from mixedmode.state.store.local_copy import LocalStateCopy
+from mixedmode.state.store.state_manifest import StateManifest
 from state_support import NUMBER, WHOLE, Workspace
 
 MAX = 2**63 - 1
@@ -46,8 +46,8 @@ def registry() -> StateRegistry:
     return made
 
 
-def base_of(workspace: Workspace, registry: StateRegistry, count: int = 10) -> ShardReplica:
-    """A replica with a value and two timers for each of some keys, one key group each."""
+def base_of(workspace: Workspace, registry: StateRegistry, count: int = 10) -> LocalStateCopy:
+    """A local copy with a value and two timers for each of some keys, one key group each."""
     writer = workspace.sst()
     with BatchKeyedState(registry, writer, 0) as state:
         for number in range(count):
@@ -55,7 +55,7 @@ def base_of(workspace: Workspace, registry: StateRegistry, count: int = 10) -> S
             state.value_state("v").update((number,))
             state.register_timer("event", 100 + number)
             state.register_timer("processing", 200 + number)
-    return workspace.replica(ShardLineage(WHOLE, tuple(writer.finish())))
+    return workspace.local_copy(StateManifest(WHOLE, tuple(writer.finish())))
 
 
 def test_a_group_is_written_as_cells_then_indexes(registry: StateRegistry) -> None:

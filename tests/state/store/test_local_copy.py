@@ -1,4 +1,4 @@
-"""Replicas and their cache: caught up exactly, rebuilt when needed, never silently wrong."""
+"""Local copies and their cache: caught up exactly, rebuilt when needed, never silently wrong."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from mixedmode.errors import CheckpointError, CorruptStateError
 from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.store import local_copy as replica_module
 from mixedmode.state.store.compaction import compact
-from mixedmode.state.store.cursor import ReplicaCursor
-from mixedmode.state.store.local_copy import ShardReplica, process_cache
+from mixedmode.state.store.cursor import LocalStateCursor
+from mixedmode.state.store.local_copy import LocalStateCopy, process_cache
 from mixedmode.state.store.owner import own_folder, remove_folders_of_dead_processes
 from mixedmode.state.store.rocksdb import open_database, scan
-from mixedmode.state.store.state_manifest import ShardLineage, redeal
+from mixedmode.state.store.state_manifest import StateManifest, redeal
 from pyarrow import fs
 from state_support import CACHE_BYTES, WHOLE, Workspace, contents, stored
 
-Read = Callable[[ShardReplica, Workspace, ShardLineage], None]
+Read = Callable[[LocalStateCopy, Workspace, StateManifest], None]
 
 
-def two_epochs(space: Workspace) -> tuple[ShardLineage, ShardLineage]:
-    """A lineage after a sorted epoch and the same after a log on top."""
+def two_epochs(space: Workspace) -> tuple[StateManifest, StateManifest]:
+    """A manifest after a sorted epoch and the same after a log on top."""
     base = space.written(space.sst(1), [(stored(i // 10, i), b"old") for i in range(1000)])
     log = space.written(space.log(2), [(stored(0, 1), b"new"), (stored(0, 2), None), (stored(127, 9), b"added")])
-    first = ShardLineage(WHOLE, tuple(base))
+    first = StateManifest(WHOLE, tuple(base))
     return first, first.append(log)
 
 
 def test_later_files_win(workspace: Workspace) -> None:
     """A log's puts and tombstones act on what older files hold."""
-    _, lineage = two_epochs(workspace)
-    held = workspace.replica(lineage)
+    _, manifest = two_epochs(workspace)
+    held = workspace.local_copy(manifest)
     assert held.get(stored(0, 1)) == b"new"
     assert held.get(stored(0, 2)) is None
     wanted = [stored(127, 9), stored(0, 0), stored(0, 2), stored(9, 9)]
@@ -52,45 +52,45 @@ def test_later_files_win(workspace: Workspace) -> None:
 def test_a_tables_tombstones_act(workspace: Workspace) -> None:
     """A sorted epoch's differences delete what older files hold."""
     first, _ = two_epochs(workspace)
-    lineage = first.append(workspace.written(workspace.sst(2), [(stored(0, i), None) for i in range(10)]))
-    assert stored(0, 3) not in contents(workspace.replica(lineage))
-    assert len(contents(workspace.replica(lineage))) == 990
+    manifest = first.append(workspace.written(workspace.sst(2), [(stored(0, i), None) for i in range(10)]))
+    assert stored(0, 3) not in contents(workspace.local_copy(manifest))
+    assert len(contents(workspace.local_copy(manifest))) == 990
 
 
 def test_scans_are_bounded_and_point_in_time(workspace: Workspace) -> None:
     """A scan gives lower <= key < upper, and does not see files that are brought in while it runs."""
     first, second = two_epochs(workspace)
-    held = workspace.replica(first)
+    held = workspace.local_copy(first)
     assert [key for key, _ in held.scan(stored(0, 3), stored(0, 6))] == [stored(0, 3), stored(0, 4), stored(0, 5)]
     running = held.scan(stored(0, b""), stored(1, b""))
     next(running)
-    workspace.replica(second)
+    workspace.local_copy(second)
     assert [value for _, value in running] == [b"old"] * 9
 
 
 def test_the_cache_applies_only_what_is_new(workspace: Workspace) -> None:
-    """An unchanged lineage is a hit, an appended file is applied, anything else is a rebuild."""
+    """An unchanged manifest is a hit, an appended file is applied, anything else is a rebuild."""
     first, second = two_epochs(workspace)
     cache = workspace.cache
-    workspace.replica(first)
+    workspace.local_copy(first)
     assert (cache.rebuilds, cache.applies, cache.hits, cache.files_brought) == (1, 0, 0, 1)
-    workspace.replica(first)
+    workspace.local_copy(first)
     assert (cache.rebuilds, cache.applies, cache.hits) == (1, 0, 1)
-    workspace.replica(second)
+    workspace.local_copy(second)
     assert (cache.rebuilds, cache.applies, cache.hits, cache.files_brought) == (1, 1, 1, 2)
-    assert workspace.replica(first).get(stored(0, 2)) == b"old"
+    assert workspace.local_copy(first).get(stored(0, 2)) == b"old"
     assert cache.rebuilds == 2
     other = first.append(workspace.written(workspace.log(2), [(stored(0, 1), b"other attempt")]))
-    workspace.replica(second)
-    assert workspace.replica(other).get(stored(0, 1)) == b"other attempt"
+    workspace.local_copy(second)
+    assert workspace.local_copy(other).get(stored(0, 1)) == b"other attempt"
     assert cache.rebuilds == 3
 
 
 def test_other_key_groups_are_another_replica(workspace: Workspace) -> None:
     """The same files under another range are clipped to it."""
     first, _ = two_epochs(workspace)
-    workspace.replica(first)
-    narrow = workspace.replica(ShardLineage(KeyGroupRange(1, 2), first.files))
+    workspace.local_copy(first)
+    narrow = workspace.local_copy(StateManifest(KeyGroupRange(1, 2), first.files))
     assert len(contents(narrow)) == 20
     assert workspace.cache.rebuilds == 2
 
@@ -98,52 +98,52 @@ def test_other_key_groups_are_another_replica(workspace: Workspace) -> None:
 def test_a_clipped_file_is_never_just_applied(workspace: Workspace) -> None:
     """A shard that gets its old range back after re-dealing is built anew, so that stale keys do not come along."""
     part = KeyGroupRange(1, 2)
-    workspace.replica(ShardLineage(part), shard=1)
+    workspace.local_copy(StateManifest(part), shard=1)
     first, _ = two_epochs(workspace)
     (dealt,) = redeal([first], [part])
     assert dealt.files[0].clip == part
-    assert len(contents(workspace.replica(dealt, shard=1))) == 20
+    assert len(contents(workspace.local_copy(dealt, shard=1))) == 20
     assert workspace.cache.rebuilds == 2
 
 
 def test_least_recently_used_replicas_are_closed(workspace: Workspace) -> None:
-    """At most max_open replicas are open; a closed one says so and its folder is gone."""
+    """At most max_open local copies are open; a closed one says so and its folder is gone."""
     first, _ = two_epochs(workspace)
     workspace.cache._max_open = 2
-    oldest = workspace.replica(first, shard=0)
+    oldest = workspace.local_copy(first, shard=0)
     for shard in (1, 2):
-        workspace.replica(first, shard=shard)
+        workspace.local_copy(first, shard=shard)
     assert workspace.cache.evictions == 1
     assert not os.path.exists(oldest.folder)
     with pytest.raises(CheckpointError, match="is closed"):
         oldest.get(b"x")
-    assert workspace.replica(first, shard=0).get(stored(0, 1)) == b"old"
+    assert workspace.local_copy(first, shard=0).get(stored(0, 1)) == b"old"
 
 
 def test_evicting_a_replica_whose_folder_is_gone(workspace: Workspace) -> None:
-    """Whoever evicts another job's replica is not concerned by what has become of its folder, even if that is a file
-    or another folder now; the job itself gets a new replica."""
-    first, lineage = two_epochs(workspace)
+    """Whoever evicts another job's local copy is not concerned by what has become of its folder, even if that is a file
+    or another folder now; the job itself gets a new local copy."""
+    first, manifest = two_epochs(workspace)
     workspace.cache._max_open = 1
     for number, becomes in enumerate(("nothing", "file", "folder", "folder without permission")):
-        other = workspace.replica(lineage, job=f"other {number}")  # its log is in memory only
+        other = workspace.local_copy(manifest, job=f"other {number}")  # its log is in memory only
         shutil.rmtree(other.folder)
         if becomes == "file":
             Path(other.folder).touch()
         elif becomes.startswith("folder"):
             Path(other.folder, "db").mkdir(parents=True, mode=0o700 if becomes == "folder" else 0o500)
-        assert len(contents(workspace.replica(first, job="mine"))) == 1000
+        assert len(contents(workspace.local_copy(first, job="mine"))) == 1000
         assert workspace.cache.evictions == 3 * number + 1
-        assert len(contents(workspace.replica(lineage, job=f"other {number}"))) == 1000
+        assert len(contents(workspace.local_copy(manifest, job=f"other {number}"))) == 1000
 
 
 def test_a_replica_whose_folder_is_gone_is_built_anew(workspace: Workspace) -> None:
-    """It may be the disk of all replicas that is gone: what can be read is not enough to go on."""
-    first, lineage = two_epochs(workspace)
-    held = workspace.replica(first)
+    """It may be the disk of all local copies that is gone: what can be read is not enough to go on."""
+    first, manifest = two_epochs(workspace)
+    held = workspace.local_copy(first)
     shutil.rmtree(workspace.local)
     workspace.root.joinpath("local").mkdir()
-    again = workspace.replica(lineage)
+    again = workspace.local_copy(manifest)
     assert (again.get(stored(0, 1)), len(contents(again))) == (b"new", 1000)
     assert workspace.cache.rebuilds == 2
     with pytest.raises(CheckpointError, match="is closed"):
@@ -153,7 +153,7 @@ def test_a_replica_whose_folder_is_gone_is_built_anew(workspace: Workspace) -> N
 def test_a_replica_that_cannot_be_closed(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     """A database that refuses to close is given up all the same, and its folder with it."""
     first, _ = two_epochs(workspace)
-    held = workspace.replica(first)
+    held = workspace.local_copy(first)
 
     class Refusing:
         def close(self) -> None:
@@ -166,14 +166,14 @@ def test_a_replica_that_cannot_be_closed(workspace: Workspace, monkeypatch: pyte
 
 
 def test_the_pool_is_never_written_to(workspace: Workspace) -> None:
-    """Ingested hard links leave the pool's files byte for byte as they were, and survive the replica's end."""
+    """Ingested hard links leave the pool's files byte for byte as they were, and survive the local copy's end."""
     first, second = two_epochs(workspace)
     before = {path.name: path.read_bytes() for path in Path(workspace.pool).iterdir()}
-    held = workspace.replica(second)
+    held = workspace.local_copy(second)
     held.database.compact_range(None, None)
     workspace.cache.close()
     assert {path.name: path.read_bytes() for path in Path(workspace.pool).iterdir()} == before
-    assert len(contents(workspace.replica(first))) == 1000
+    assert len(contents(workspace.local_copy(first))) == 1000
 
 
 def _flip(path: Path) -> None:
@@ -197,81 +197,81 @@ def test_a_damaged_file_is_named(workspace: Workspace, damage, which: int) -> No
     first, second = two_epochs(workspace)
     damage(Path(workspace.pool) / second.files[which].name)
     with pytest.raises(CorruptStateError, match=second.files[which].name):
-        workspace.replica(second)
+        workspace.local_copy(second)
     if which == 1:  # the undamaged beginning can still be read
-        assert len(contents(workspace.replica(first))) == 1000
+        assert len(contents(workspace.local_copy(first))) == 1000
 
 
 def test_a_failed_catch_up_does_not_leave_half_a_replica(workspace: Workspace) -> None:
-    """After a damaged file the replica is discarded, and a later whole lineage is built anew."""
+    """After a damaged file the local copy is discarded, and a later whole manifest is built anew."""
     first, second = two_epochs(workspace)
-    workspace.replica(first)
+    workspace.local_copy(first)
     third = second.append(workspace.written(workspace.log(3), [(stored(0, 5), b"third")]))
     path = Path(workspace.pool) / third.files[2].name
     data = path.read_bytes()
     _flip(path)
     with pytest.raises(CorruptStateError):
-        workspace.replica(third)
+        workspace.local_copy(third)
     path.write_bytes(data)
-    assert workspace.replica(first).get(stored(0, 1)) == b"old"
+    assert workspace.local_copy(first).get(stored(0, 1)) == b"old"
     assert workspace.cache.rebuilds == 2
-    assert workspace.replica(third).get(stored(0, 5)) == b"third"
+    assert workspace.local_copy(third).get(stored(0, 5)) == b"third"
 
 
-def _read_by_scan(held: ShardReplica, workspace: Workspace, lineage: ShardLineage) -> None:
+def _read_by_scan(held: LocalStateCopy, workspace: Workspace, manifest: StateManifest) -> None:
     list(held.scan(b"", b"\xff"))
 
 
-def _read_one_by_one(held: ShardReplica, workspace: Workspace, lineage: ShardLineage) -> None:
+def _read_one_by_one(held: LocalStateCopy, workspace: Workspace, manifest: StateManifest) -> None:
     for i in range(20_000):
         held.get(stored(0, i))
 
 
-def _read_many(held: ShardReplica, workspace: Workspace, lineage: ShardLineage) -> None:
+def _read_many(held: LocalStateCopy, workspace: Workspace, manifest: StateManifest) -> None:
     held.multi_get([stored(0, i) for i in range(20_000)])
 
 
-def _read_by_cursor(held: ShardReplica, workspace: Workspace, lineage: ShardLineage) -> None:
+def _read_by_cursor(held: LocalStateCopy, workspace: Workspace, manifest: StateManifest) -> None:
     held.cursor().read_prefix(b"\x00\x00")
 
 
-def _compact(held: ShardReplica, workspace: Workspace, lineage: ShardLineage) -> None:
-    compact(lineage, held, workspace.filesystem, workspace.pool, workspace.local, "e2-compacted", kind="full")
+def _compact(held: LocalStateCopy, workspace: Workspace, manifest: StateManifest) -> None:
+    compact(manifest, held, workspace.filesystem, workspace.pool, workspace.local, "e2-compacted", kind="full")
 
 
-def _damaged(workspace: Workspace) -> tuple[ShardReplica, ShardLineage]:
-    """A replica whose table was altered on the disk after it was checked."""
+def _damaged(workspace: Workspace) -> tuple[LocalStateCopy, StateManifest]:
+    """A local copy whose table was altered on the disk after it was checked."""
     entries = [(stored(0, i), os.urandom(64)) for i in range(20_000)]
-    lineage = ShardLineage(WHOLE, tuple(workspace.written(workspace.sst(), entries)))
-    held = workspace.replica(lineage)
+    manifest = StateManifest(WHOLE, tuple(workspace.written(workspace.sst(), entries)))
+    held = workspace.local_copy(manifest)
     (table,) = Path(held.folder).glob("db/*.sst")
     with table.open("r+b") as file:
         file.seek(table.stat().st_size // 2)
         file.write(bytes(64))
-    return held, lineage
+    return held, manifest
 
 
 @pytest.mark.parametrize("read", [_read_by_scan, _read_one_by_one, _read_many, _read_by_cursor, _compact])
 def test_a_read_of_a_damaged_block_names_the_pools_file(workspace: Workspace, read: Read) -> None:
-    """Bits that flip under an open replica are an error with the file's name, never fewer rows; compaction keeps it."""
-    held, lineage = _damaged(workspace)  # the table is the pool's file: a hard link
-    with pytest.raises(CorruptStateError, match=f"^state file .*{lineage.files[0].name} has been altered"):
-        read(held, workspace, lineage)
+    """Bits that flip under an open local copy are an error with the file's name, never fewer rows; compaction too."""
+    held, manifest = _damaged(workspace)  # the table is the pool's file: a hard link
+    with pytest.raises(CorruptStateError, match=f"^state file .*{manifest.files[0].name} has been altered"):
+        read(held, workspace, manifest)
     assert held.damaged
-    assert os.listdir(workspace.pool) == [lineage.files[0].name]
-    with pytest.raises(CorruptStateError, match=f"{lineage.files[0].name} has been altered"):
-        workspace.replica(lineage)
+    assert os.listdir(workspace.pool) == [manifest.files[0].name]
+    with pytest.raises(CorruptStateError, match=f"{manifest.files[0].name} has been altered"):
+        workspace.local_copy(manifest)
 
 
 def test_damage_of_the_local_copy_alone_is_told_apart(tmp_path: Path) -> None:
     """With the pool elsewhere the local copy is named, the checkpoint's files are not blamed, and a rebuild helps."""
     (tmp_path / "remote").mkdir()
     remote = Workspace(tmp_path, fs.SubTreeFileSystem(str(tmp_path / "remote"), fs.LocalFileSystem()))
-    held, lineage = _damaged(remote)
+    held, manifest = _damaged(remote)
     with pytest.raises(CorruptStateError, match="files are whole, this local copy is not") as caught:
         list(held.scan(b"", b"\xff"))
     assert not str(caught.value).startswith("state file")
-    assert len(contents(remote.replica(lineage))) == 20_000
+    assert len(contents(remote.local_copy(manifest))) == 20_000
     remote.cache.close()
 
 
@@ -294,7 +294,7 @@ def test_an_unchecked_iteration_would_have_been_short(tmp_path: Path) -> None:
 def test_a_cursor_reads_prefixes_in_any_order(workspace: Workspace) -> None:
     """Stepping and seeking give the same entries as scans, forwards and backwards."""
     entries = [(stored(kg, i), b"%d" % i) for kg in range(4) for i in range(0, 90, 3)]
-    held = workspace.replica(ShardLineage(WHOLE, tuple(workspace.written(workspace.sst(), entries))))
+    held = workspace.local_copy(StateManifest(WHOLE, tuple(workspace.written(workspace.sst(), entries))))
     cursor = held.cursor()
     for kg, i in [(0, 0), (0, 1), (0, 3), (0, 60), (1, 87), (2, 50), (0, 3), (3, 87), (3, 88), (0, 0), (7, 0)]:
         prefix = stored(kg, i)
@@ -312,7 +312,7 @@ def test_a_cursor_reads_prefixes_in_any_order(workspace: Workspace) -> None:
 @settings(max_examples=150)
 def test_a_cursor_never_loses_its_place(keys: set[bytes], reads: list[tuple[bytes, int | None]]) -> None:
     """Any sequence of reads, limited or not, over any keys gives what a search in a sorted list gives."""
-    cursor = ReplicaCursor(_ListDatabase(sorted(keys)), lambda error, doing: error)  # type: ignore[arg-type]
+    cursor = LocalStateCursor(_ListDatabase(sorted(keys)), lambda error, doing: error)  # type: ignore[arg-type]
     for prefix, limit in reads:
         expected = [(key, key) for key in sorted(keys) if key.startswith(prefix)]
         assert cursor.read_from(prefix, prefix, limit) == expected[:limit]
@@ -348,24 +348,24 @@ class _ListDatabase:
 
 
 def test_compaction_does_not_force_a_rebuild(workspace: Workspace) -> None:
-    """A replica that embodies what was compacted goes on with the files appended since."""
+    """A local copy that embodies what was compacted goes on with the files appended since."""
     _, second = two_epochs(workspace)
     third = second.append(workspace.written(workspace.log(3), [(stored(1, 10), b"third")]))
-    workspace.replica(third)
-    fresh = workspace.written(workspace.sst(3), sorted(contents(workspace.replica(second)).items()))
-    compacted = ShardLineage(WHOLE, tuple(fresh), tuple(file.name for file in second.files), len(fresh))
+    workspace.local_copy(third)
+    fresh = workspace.written(workspace.sst(3), sorted(contents(workspace.local_copy(second)).items()))
+    compacted = StateManifest(WHOLE, tuple(fresh), tuple(file.name for file in second.files), len(fresh))
     later = compacted.append([third.files[-1]]).append(
         workspace.written(workspace.log(4), [(stored(9, 90), b"fourth")])
     )
     rebuilds = workspace.cache.rebuilds
-    expected = contents(workspace.replica(later))
+    expected = contents(workspace.local_copy(later))
     assert expected[stored(9, 90)] == b"fourth"
     assert workspace.cache.rebuilds == rebuilds  # from what was compacted
-    workspace.replica(third)
+    workspace.local_copy(third)
     rebuilds = workspace.cache.rebuilds
-    assert contents(workspace.replica(later)) == expected
+    assert contents(workspace.local_copy(later)) == expected
     assert workspace.cache.rebuilds == rebuilds  # from a file beyond it
-    assert contents(workspace.replica(later, shard=1)) == expected
+    assert contents(workspace.local_copy(later, shard=1)) == expected
 
 
 def test_folders_of_dead_processes_are_removed(tmp_path: Path) -> None:
@@ -385,9 +385,9 @@ def test_folders_of_dead_processes_are_removed(tmp_path: Path) -> None:
     )
 
 
-def _in_child(root: Path, lineage: ShardLineage, answer: multiprocessing.Queue) -> None:  # type: ignore[type-arg]
+def _in_child(root: Path, manifest: StateManifest, answer: multiprocessing.Queue) -> None:  # type: ignore[type-arg]
     space = Workspace(root, cache=process_cache())
-    held = space.replica(lineage)
+    held = space.local_copy(manifest)
     answer.put((len(contents(held)), held.folder, space.cache.rebuilds))
 
 
@@ -395,7 +395,7 @@ def test_a_forked_child_has_replicas_of_its_own(workspace: Workspace) -> None:
     """After fork the parent's databases are not touched: the child's cache is empty and works."""
     first, second = two_epochs(workspace)
     workspace.cache = process_cache()
-    parents = workspace.replica(first, job="fork-test")
+    parents = workspace.local_copy(first, job="fork-test")
     answers = multiprocessing.get_context("fork").Queue()
     child = multiprocessing.get_context("fork").Process(target=_in_child, args=(workspace.root, second, answers))
     child.start()
@@ -409,10 +409,10 @@ def test_a_forked_child_has_replicas_of_its_own(workspace: Workspace) -> None:
 
 
 def test_acquire_is_private_to_its_pool(workspace: Workspace, tmp_path: Path) -> None:
-    """Jobs, shards and pools do not share replicas."""
+    """Jobs, shards and pools do not share local copies."""
     first, second = two_epochs(workspace)
-    one = workspace.replica(first, job="a")
-    other = workspace.replica(second, job="b")
+    one = workspace.local_copy(first, job="a")
+    other = workspace.local_copy(second, job="b")
     assert one.get(stored(0, 2)) == b"old"
     assert other.get(stored(0, 2)) is None
     again = workspace.cache.acquire(
@@ -424,9 +424,9 @@ def test_acquire_is_private_to_its_pool(workspace: Workspace, tmp_path: Path) ->
 def test_shards_that_a_stage_has_no_more_are_let_go(workspace: Workspace) -> None:
     """Only those of this stage and job whose numbers are beyond; the others stay as they are."""
     first, _ = two_epochs(workspace)
-    kept, gone = (workspace.replica(first, shard=shard) for shard in (1, 2))
+    kept, gone = (workspace.local_copy(first, shard=shard) for shard in (1, 2))
     (job, _, pool), *_ = workspace.cache._held
     workspace.cache.retire(job, f"{pool}-another", 0)
     workspace.cache.retire(job, pool, 2)
     assert not os.path.exists(gone.folder) and os.path.exists(kept.folder)
-    assert workspace.replica(first, shard=1) is kept
+    assert workspace.local_copy(first, shard=1) is kept

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from mixedmode.errors import CheckpointError
 from mixedmode.state.store import local_folder
-from mixedmode.state.store.local_copy import ReplicaCache
+from mixedmode.state.store.local_copy import LocalStateCache
 from mixedmode.state.store.local_folder import check_local_root, local_root, make_private
 from state_support import Workspace
 
@@ -98,8 +98,8 @@ def test_a_process_folder_that_is_a_link(workspace: Workspace, tmp_path: Path, m
     monkeypatch.setattr("mixedmode.state.store.local_copy.own_folder", lambda root: f"{root}/replicas.mine")
     (Path(workspace.local) / "replicas.mine").symlink_to(tmp_path)
     with pytest.raises(CheckpointError, match="is a symbolic link"):
-        ReplicaCache()._root(workspace.local)
+        LocalStateCache()._root(workspace.local)
     os.unlink(f"{workspace.local}/replicas.mine")
-    cache = ReplicaCache()
+    cache = LocalStateCache()
     assert mode(cache._root(workspace.local)) == 0o700
     make_private(f"{workspace.local}/replicas.mine")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.store import packed_manifests
 from mixedmode.state.store.files import StateFile
-from mixedmode.state.store.packed_manifests import PackedLineages
-from mixedmode.state.store.state_manifest import ShardLineage
+from mixedmode.state.store.packed_manifests import PackedManifests
+from mixedmode.state.store.state_manifest import StateManifest
 
 NUMBERS = st.integers(0, 2**40)
 GROUPS = st.tuples(st.integers(0, 100), st.integers(0, 100)).map(lambda pair: KeyGroupRange(min(pair), max(pair)))
@@ -31,7 +31,7 @@ FILES = st.builds(
     clip=st.none() | GROUPS,
 )
 LINEAGES = st.builds(
-    ShardLineage,
+    StateManifest,
     key_groups=GROUPS,
     files=st.lists(FILES, max_size=3).map(tuple),
     replaced=st.lists(st.text(max_size=8), max_size=3).map(tuple),
@@ -40,30 +40,30 @@ LINEAGES = st.builds(
 
 
 @given(st.lists(LINEAGES, max_size=5))
-def test_tasks_get_the_lineages_that_were_sent(lineages: list[ShardLineage]) -> None:
-    """Every shard's lineage arrives as it was: files, clips and all, also a second time and of copies."""
-    sent = PackedLineages(lineages)
-    assert list(pickle.loads(pickle.dumps(sent))) == lineages
-    assert list(PackedLineages(lineages)) == lineages
+def test_tasks_get_the_lineages_that_were_sent(manifests: list[StateManifest]) -> None:
+    """Every shard's manifest arrives as it was: files, clips and all, also a second time and of copies."""
+    sent = PackedManifests(manifests)
+    assert list(pickle.loads(pickle.dumps(sent))) == manifests
+    assert list(PackedManifests(manifests)) == manifests
     clipped = [
-        replace(one, files=tuple(replace(file, clip=KeyGroupRange(1, 2)) for file in one.files)) for one in lineages
+        replace(one, files=tuple(replace(file, clip=KeyGroupRange(1, 2)) for file in one.files)) for one in manifests
     ]
-    assert PackedLineages(clipped)[:] == tuple(clipped)
+    assert PackedManifests(clipped)[:] == tuple(clipped)
 
 
 def test_a_task_reads_the_lineage_of_its_own_shard_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the others' are is some bytes to it; one that only counts shards gets none of them."""
     file = StateFile("f", "log", 1, "00" * 32, 1, 0, b"a", b"b", 1, 1)
-    lineages = [ShardLineage(KeyGroupRange(n, n), (replace(file, name=f"f{n}"),)) for n in range(1000)]
+    manifests = [StateManifest(KeyGroupRange(n, n), (replace(file, name=f"f{n}"),)) for n in range(1000)]
     read: list[bytes] = []
     whole = packed_manifests._unpacked
 
-    def counted(packed: bytes) -> ShardLineage:
+    def counted(packed: bytes) -> StateManifest:
         read.append(packed)
         return whole(packed)
 
     monkeypatch.setattr(packed_manifests, "_unpacked", counted)
-    sent = PackedLineages(lineages)
+    sent = PackedManifests(manifests)
     arrived = pickle.loads(pickle.dumps(sent))
     assert arrived[7].files[0].name == "f7"
     assert len(read) == 1
@@ -84,8 +84,8 @@ def test_a_file_is_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
             return encode(value)
 
     file = StateFile("f", "log", 1, "00" * 32, 1, 0, b"a", b"b", 1, 1)
-    before = ShardLineage(KeyGroupRange(0, 1), (file,))
-    PackedLineages([before])
+    before = StateManifest(KeyGroupRange(0, 1), (file,))
+    PackedManifests([before])
     monkeypatch.setattr(packed_manifests.msgspec, "msgpack", Counted)
-    PackedLineages([before.append([replace(file, name="g")])])
-    assert [one[0] for one in packed] == ["g", 0], "the new file, and the lineage"
+    PackedManifests([before.append([replace(file, name="g")])])
+    assert [one[0] for one in packed] == ["g", 0], "the new file, and the manifest"

@@ -13,7 +13,7 @@ import pytest
 from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.store import rocksdb
 from mixedmode.state.store.rocksdb import open_database, scan, without_log
-from mixedmode.state.store.state_manifest import ShardLineage
+from mixedmode.state.store.state_manifest import StateManifest
 from rocksdict import Options, Rdict, ReadOptions
 from state_support import Workspace
 
@@ -76,7 +76,7 @@ def test_only_two_places_iterate() -> None:
 
 
 def test_a_closed_database_stays_locked_while_an_iterator_lives(tmp_path: Path) -> None:
-    """close() returns with the lock still held, so nothing is ever opened twice: each replica has a new folder."""
+    """close() returns with the lock still held, so nothing is ever opened twice: each local copy has a new folder."""
     database = filled(tmp_path)
     entries = scan(database, b"", b"\xff")
     next(entries)
@@ -89,17 +89,17 @@ def test_a_closed_database_stays_locked_while_an_iterator_lives(tmp_path: Path) 
 
 
 def test_a_replica_is_built_anew_while_an_old_scan_lives(tmp_path: Path) -> None:
-    """A scan that nobody has finished does not hinder the next replica of the shard, nor does it change."""
+    """A scan that nobody has finished does not hinder the next local copy of the shard, nor does it change."""
     space = Workspace(tmp_path)
     writer = space.sst()
     for number in range(5):
         writer.put(b"\x00\x00\x01" + bytes([number]), b"v")
-    lineage = ShardLineage(KeyGroupRange(0, 0), tuple(writer.finish()))
-    old = space.replica(lineage)
+    manifest = StateManifest(KeyGroupRange(0, 0), tuple(writer.finish()))
+    old = space.local_copy(manifest)
     entries = old.scan(b"", b"\xff")
     next(entries)
     space.cache.close()
-    again = space.replica(lineage)
+    again = space.local_copy(manifest)
     assert again.folder != old.folder
     assert len(list(again.scan(b"", b"\xff"))) == 5
     assert len(list(entries)) == 4

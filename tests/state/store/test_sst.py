@@ -15,7 +15,7 @@ from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.store.files import StateFile
 from mixedmode.state.store.log import read_log
 from mixedmode.state.store.pool import StatePool
-from mixedmode.state.store.state_manifest import ShardLineage
+from mixedmode.state.store.state_manifest import StateManifest
 from pyarrow import fs
 from state_support import WHOLE, Workspace, contents, stored
 
@@ -69,7 +69,7 @@ def test_arrays_are_written_as_lists_are(workspace: Workspace, kind: str) -> Non
     assert sum(file.entries for file in files) == 1 + len(keys) - values.count(None)
     assert sum(file.tombstones for file in files) == values.count(None)
     assert (files[0].first_key, files[-1].last_key) == (stored(0, b""), keys[-1])
-    found = contents(workspace.replica(ShardLineage(WHOLE, tuple(files))))
+    found = contents(workspace.local_copy(StateManifest(WHOLE, tuple(files))))
     assert found == {
         stored(0, b""): b"first",
         **{key: value for key, value in zip(keys, values, strict=True) if value is not None},
@@ -115,7 +115,9 @@ def test_put_many_is_many_puts(workspace: Workspace, kind: str) -> None:
     assert [(f.entries, f.tombstones, f.first_key, f.last_key) for f in one] == [
         (f.entries, f.tombstones, f.first_key, f.last_key) for f in other
     ]
-    held = [contents(workspace.replica(ShardLineage(WHOLE, tuple(files)), i)) for i, files in enumerate((one, other))]
+    held = [
+        contents(workspace.local_copy(StateManifest(WHOLE, tuple(files)), i)) for i, files in enumerate((one, other))
+    ]
     assert held[0] == held[1] == {key: value for key, value in zip(keys, values, strict=True) if value is not None}
 
 
@@ -129,7 +131,7 @@ def test_large_output_is_cut_into_files(workspace: Workspace) -> None:
     assert [file.name[-6:] for file in files[:2]] == ["-0.sst", "-1.sst"]
     assert all(one.last_key < other.first_key for one, other in pairwise(files))
     assert sum(file.entries for file in files) == 40_000
-    assert len(contents(workspace.replica(ShardLineage(WHOLE, tuple(files))))) == 40_000
+    assert len(contents(workspace.local_copy(StateManifest(WHOLE, tuple(files))))) == 40_000
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -139,7 +141,7 @@ def test_a_pool_on_another_filesystem_works_the_same(tmp_path: Path, kind: str) 
     remote = Workspace(tmp_path, fs.SubTreeFileSystem(str(tmp_path / "remote"), fs.LocalFileSystem()))
     files = remote.written(getattr(remote, kind)(), ENTRIES)
     assert os.listdir(remote.local) == []
-    held = contents(remote.replica(ShardLineage(WHOLE, tuple(files))))
+    held = contents(remote.local_copy(StateManifest(WHOLE, tuple(files))))
     assert held == {key: value for key, value in ENTRIES if value is not None}
     remote.cache.close()
 
@@ -157,7 +159,7 @@ def test_a_table_with_other_counts_than_recorded_is_corrupt(workspace: Workspace
     (file,) = workspace.written(workspace.sst(), ENTRIES)
     wrong = StateFile.from_json({**file.to_json(), "tombstones": 0, "entries": 3})
     with pytest.raises(CorruptStateError, match=f"{file.name}.* 2 entries and 1 tombstones"):
-        workspace.replica(ShardLineage(WHOLE, (wrong,)))
+        workspace.local_copy(StateManifest(WHOLE, (wrong,)))
 
 
 def test_tables_of_the_same_size_and_range_are_told_apart(workspace: Workspace) -> None:
@@ -170,8 +172,8 @@ def test_tables_of_the_same_size_and_range_are_told_apart(workspace: Workspace) 
             break
     else:
         pytest.fail("no two tables have the same size")
-    assert contents(workspace.replica(ShardLineage(WHOLE, tuple(entries + tombstones)))) == {}
-    assert len(contents(workspace.replica(ShardLineage(WHOLE, tuple(tombstones + entries))))) == 2
+    assert contents(workspace.local_copy(StateManifest(WHOLE, tuple(entries + tombstones)))) == {}
+    assert len(contents(workspace.local_copy(StateManifest(WHOLE, tuple(tombstones + entries))))) == 2
 
 
 def test_large_values_count_by_their_bytes(workspace: Workspace) -> None:

@@ -24,7 +24,7 @@ ROWS_PER_LANE = 10_000
 
 
 @dataclass(frozen=True)
-class Lane:
+class SendLane:
     """Rows that are sent one after the other."""
 
     number: int
@@ -42,7 +42,7 @@ class Lane:
         return [sum(file.rows for file in self.files[:place]) for place in range(len(self.files))]
 
 
-def lanes_of(files: Sequence[StagedFile]) -> list[Lane]:
+def lanes_of(files: Sequence[StagedFile]) -> list[SendLane]:
     """The lanes of a transaction's files; each has rows."""
     rows = sum(file.rows for file in files)
     number = min(MOST_LANES, -(-rows // ROWS_PER_LANE))
@@ -50,4 +50,4 @@ def lanes_of(files: Sequence[StagedFile]) -> list[Lane]:
     for file in sorted(files, key=lambda file: epoch_of(file.name)):
         if file.rows:
             dealt.setdefault(writer_of(file.name) % number, []).append(file)
-    return [Lane(lane, tuple(dealt[lane])) for lane in sorted(dealt)]
+    return [SendLane(lane, tuple(dealt[lane])) for lane in sorted(dealt)]

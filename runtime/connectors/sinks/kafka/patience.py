@@ -22,7 +22,7 @@ _LOOK_S = 0.25
 _UNANSWERED = 2
 
 
-class GivenUp(Exception):
+class SendAbandoned(Exception):
     """The query is to stop, and nobody answers."""
 
 
@@ -46,7 +46,7 @@ class Patience:
             GivenUp: there is no use in another one.
         """
         if self._given_up.wait(seconds):
-            raise GivenUp("the query was stopped")
+            raise SendAbandoned("the query was stopped")
 
     def until_done(self, act: Callable[[], None], cancel: Callable[[], object]) -> None:
         """Do something, in another thread; raises what it raises.
@@ -79,6 +79,6 @@ class Patience:
             if unanswered == _UNANSWERED and not done.is_set():
                 self._given_up.set()
                 cancel()
-                raise GivenUp(why)
+                raise SendAbandoned(why)
         if failures:
             raise failures[0]

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from .client import Client
-from .lanes import Lane
+from .lanes import SendLane
 from .markers import sender_id
 from .messages import MessageColumns
-from .sender import BYTES_PER_TRANSACTION, Piece, Sender
+from .sender import BYTES_PER_TRANSACTION, Sender, SendPiece
 
 #: What tasks tell of themselves.
 SENT_SCHEMA = "lane int, messages bigint"
@@ -51,7 +51,7 @@ class FileTask:
     common: SendTask
     filesystem: fs.FileSystem
     folder: str
-    lanes: tuple[Lane, ...]
+    lanes: tuple[SendLane, ...]
     #: The staged columns, as the output has them.
     names: tuple[str, ...]
 
@@ -60,7 +60,7 @@ class FileTask:
             lane = self.lanes[place]
             yield _told(lane.number, self.common.sender(lane.number, lane.rows).send(lambda at: self.pieces(lane, at)))  # noqa: B023
 
-    def pieces(self, lane: Lane, position: int) -> Iterator[Piece]:
+    def pieces(self, lane: SendLane, position: int) -> Iterator[SendPiece]:
         """A lane's rows, from the file on that has a position."""
         starts = lane.starts
         first = bisect_right(starts, position) - 1
@@ -68,7 +68,7 @@ class FileTask:
             with self.filesystem.open_input_file(f"{self.folder}/{file.name}") as stream:
                 staged = pq.ParquetFile(stream)
                 for batch in staged.iter_batches(min(_rows_at_once(staged.metadata), self.common.rows)):
-                    yield Piece(batch.select(list(self.names)), range(start, start + batch.num_rows))
+                    yield SendPiece(batch.select(list(self.names)), range(start, start + batch.num_rows))
                     start += batch.num_rows
 
 
@@ -91,10 +91,10 @@ class RowTask:
             sender = self.common.sender(lane, self.ends[lane])
             yield _told(lane, sender.send(lambda _: self._pieces(first, rows)))
 
-    def _pieces(self, first: pa.RecordBatch, others: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
+    def _pieces(self, first: pa.RecordBatch, others: Iterable[pa.RecordBatch]) -> Iterator[SendPiece]:
         for rows in (first, *others):
             positions = rows.column(rows.num_columns - 1).to_pylist()
-            yield Piece(rows.select(range(rows.num_columns - 2)), positions)
+            yield SendPiece(rows.select(range(rows.num_columns - 2)), positions)
 
 
 def _rows_at_once(file: pq.FileMetaData) -> int:

@@ -72,7 +72,7 @@ class Connection(Protocol):
 
 
 @dataclass(frozen=True)
-class Piece:
+class SendPiece:
     """Some rows of a lane, and the position of each, in order."""
 
     rows: pa.RecordBatch
@@ -82,21 +82,21 @@ class Piece:
         """Its rows from a position on."""
         return self.rows.slice(bisect_left(self.positions, position))
 
-    def parts(self) -> Iterator[Piece]:
+    def parts(self) -> Iterator[SendPiece]:
         """The same rows in pieces that are small beside a transaction, or of one row."""
         half = self.rows.num_rows // 2
         if half == 0 or self.rows.nbytes * _PIECES_PER_TRANSACTION <= BYTES_PER_TRANSACTION:
             yield self
             return
-        yield from Piece(self.rows.slice(0, half), self.positions[:half]).parts()
-        yield from Piece(self.rows.slice(half), self.positions[half:]).parts()
+        yield from SendPiece(self.rows.slice(0, half), self.positions[:half]).parts()
+        yield from SendPiece(self.rows.slice(half), self.positions[half:]).parts()
 
 
 @dataclass
 class Chunk:
     """The rows of a transaction, unless it must go on behind what is sent of it."""
 
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[SendPiece] = field(default_factory=list)
     #: Everything before this position is in it, or was before it.
     end: int = 0
 
@@ -106,7 +106,7 @@ class Chunk:
         return has_rows >= rows or sum(piece.rows.nbytes for piece in self.pieces) >= BYTES_PER_TRANSACTION
 
 
-def chunks(pieces: Iterable[Piece], end: int, rows: int) -> Iterator[Chunk]:
+def chunks(pieces: Iterable[SendPiece], end: int, rows: int) -> Iterator[Chunk]:
     """Pieces put together; the last chunk ends with the lane.
 
     Args:
@@ -159,7 +159,7 @@ class Sender:
         """
         self._connection, self._markers, before._connection = before._connection, before._markers, None
 
-    def send(self, pieces: Callable[[int], Iterable[Piece]], *, keep: bool = False) -> int:
+    def send(self, pieces: Callable[[int], Iterable[SendPiece]], *, keep: bool = False) -> int:
         """Send what is not sent yet; returns how many messages this sender has sent.
 
         Args:

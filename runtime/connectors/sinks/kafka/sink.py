@@ -33,9 +33,9 @@ from ..per_checkpoint import PerCheckpointSink
 from .client import check_config, offsets_are_kept_ms, silence
 from .client_options import PREFIX, client_options, not_to_be_had
 from .guarantee import OPTION, check_client
-from .lanes import MOST_LANES, ROWS_PER_LANE, Lane, lanes_of
+from .lanes import MOST_LANES, ROWS_PER_LANE, SendLane, lanes_of
 from .messages import FORMAT, MessageColumns, check_messages, topic_of
-from .patience import GivenUp, Patience
+from .patience import Patience, SendAbandoned
 from .probe import probe
 from .send_task import SENT_SCHEMA, FileTask, RowTask, SendTask
 from .sender import BYTES_PER_TRANSACTION, ROWS_PER_TRANSACTION, Sender
@@ -141,7 +141,7 @@ class KafkaSink(PerCheckpointSink):
 
         try:
             patience.until_done(fence, cancel=lambda: None)
-        except GivenUp as error:
+        except SendAbandoned as error:
             raise CheckpointError(f"older drivers are not kept out of Kafka: {_STOPPED}: {error}") from error
 
     def hand_over_transaction(self, transaction: SinkTransaction) -> None:
@@ -162,7 +162,7 @@ class KafkaSink(PerCheckpointSink):
 
         try:
             patience.until_done(send, cancel=lambda: context.cancelJobsWithTag(tag))
-        except GivenUp as error:
+        except SendAbandoned as error:
             self._sender = None  # the thread that is left behind has it
             raise CheckpointError(
                 f"checkpoint {transaction.id} is complete, but its output is not sent to Kafka: {_STOPPED}: {error}."
@@ -178,7 +178,7 @@ class KafkaSink(PerCheckpointSink):
         if sender is not None:
             sender.disconnect()
 
-    def _send(self, transaction: SinkTransaction, lanes: list[Lane], patience: Patience) -> None:
+    def _send(self, transaction: SinkTransaction, lanes: list[SendLane], patience: Patience) -> None:
         size_bytes = sum(file.size_bytes for file in transaction.files)
         if len(lanes) == 1 and size_bytes <= BYTES_PER_TRANSACTION and not self._must_choose(transaction):
             self._send_here(transaction.unique, lanes[0], patience)
@@ -193,7 +193,7 @@ class KafkaSink(PerCheckpointSink):
             translated = translate(error)
             raise translated from translated.__cause__
 
-    def _send_here(self, token: str, lane: Lane, patience: Patience) -> None:
+    def _send_here(self, token: str, lane: SendLane, patience: Patience) -> None:
         before, task = self._sender, self._task(token)
         sender = self._sender = task.sender(lane.number, lane.rows)
         sender.sleep = patience.pause
@@ -215,7 +215,7 @@ class KafkaSink(PerCheckpointSink):
         assert self._columns is not None, "open() comes first"
         return SendTask(self._config, self._columns, self._job_id, self.branch, token, ROWS_PER_TRANSACTION)
 
-    def _sent_before(self, lanes: list[Lane], patience: Patience) -> frozenset[str]:
+    def _sent_before(self, lanes: list[SendLane], patience: Patience) -> frozenset[str]:
         """The transactions that lanes have markers of."""
         with ThreadPoolExecutor(_THREADS, "mixedmode-look") as threads:
             found = threads.map(lambda lane: self._driver(lane.number, patience).tokens(), lanes)
@@ -225,13 +225,13 @@ class KafkaSink(PerCheckpointSink):
         epochs = {epoch_of(file.name) for file in transaction.files}
         return self.deliveries.key is not None and len(epochs) > 1
 
-    def _all(self, task: SendTask, lanes: list[Lane]) -> DataFrame:
+    def _all(self, task: SendTask, lanes: list[SendLane]) -> DataFrame:
         """The rows as they are staged, in a task for each lane."""
         assert self._spark is not None, "open() comes first"
         send = FileTask(task, self._filesystem, self._staging, tuple(lanes), tuple(self.schema.fieldNames()))
         return mapped_in_arrow(self._spark.range(0, len(lanes), 1, len(lanes)), send, SENT_SCHEMA)
 
-    def _chosen(self, task: SendTask, transaction: SinkTransaction, lanes: list[Lane]) -> DataFrame:
+    def _chosen(self, task: SendTask, transaction: SinkTransaction, lanes: list[SendLane]) -> DataFrame:
         """Those that no later one replaces, which Spark finds: a lane's in a partition, in their order."""
         assert self._spark is not None, "open() comes first"
         epochs = {epoch_of(file.name) for file in transaction.files}

@@ -15,7 +15,7 @@ import numpy as np
 
 from .....errors import CorruptStateError
 from .....state.keys.layout import state_key
-from .....state.store.local_copy import ShardReplica
+from .....state.store.local_copy import LocalStateCopy
 from .....state.store.pool import writing
 from ...columnar.key_batches import Work
 
@@ -35,7 +35,7 @@ def packed(matched: np.ndarray) -> bytes:
 class Shelf:
     """Reads the chunks that earlier epochs have left."""
 
-    def __init__(self, base: ShardReplica | None) -> None:
+    def __init__(self, base: LocalStateCopy | None) -> None:
         self._base = base
 
     def read(self, names: Sequence[bytes]) -> list[bytes]:
@@ -61,7 +61,7 @@ class Spool(Shelf):
         key: the key, without rows.
     """
 
-    def __init__(self, base: ShardReplica | None, folder: str, stored: bytes | None, key: Work) -> None:
+    def __init__(self, base: LocalStateCopy | None, folder: str, stored: bytes | None, key: Work) -> None:
         super().__init__(base)
         self._folder = folder
         self.key = key

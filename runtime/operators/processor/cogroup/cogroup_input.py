@@ -31,7 +31,7 @@ _MEMORY_BYTES = 4 * 1024 * 1024
 _Place = tuple[int, int]
 
 
-class Sides(NamedTuple):
+class CogroupSides(NamedTuple):
     """What is handed over for one call of a handler."""
 
     left: Iterator[Any]
@@ -144,19 +144,21 @@ class CogroupInput:
         for side, part in zip((LEFT, RIGHT), self._parts[-2:], strict=True):
             part.open(batch, of_side == side)
 
-    def run(self, start: int, count: int) -> Sides:
+    def run(self, start: int, count: int) -> CogroupSides:
         *initial, left, right = self._parts
         if not initial:
-            return Sides(left.run(start, count), right.run(start, count), iter(()), _always)
+            return CogroupSides(left.run(start, count), right.run(start, count), iter(()), _always)
         has_rows = initial[0].count(start, count) < count
-        return Sides(left.run(start, count), right.run(start, count), initial[0].run(start, count), lambda: has_rows)
+        return CogroupSides(
+            left.run(start, count), right.run(start, count), initial[0].run(start, count), lambda: has_rows
+        )
 
-    def spanning(self, positions: Iterator[_Place]) -> Sides:
+    def spanning(self, positions: Iterator[_Place]) -> CogroupSides:
         spanning = self._spanning = _Spanning(self._parts, positions, self._folder)
         *initial, left, right = [part.handed_over.spanning(spanning.places(part)) for part in self._parts]
-        return Sides(left, right, initial[0] if initial else iter(()), spanning.has_rows)
+        return CogroupSides(left, right, initial[0] if initial else iter(()), spanning.has_rows)
 
-    def skip(self, rows: Sides) -> None:
+    def skip(self, rows: CogroupSides) -> None:
         spanning, self._spanning = self._spanning, None
         if spanning is not None:
             spanning.is_over = True

@@ -15,7 +15,7 @@ from .frame_settings import FrameSettings
 from .frame_writer import FrameBuffer
 
 
-class Frames(Form):
+class FramesForm(Form):
     """pandas frames.
 
     Args:

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from ....protocols.rows_per_call import RowsPerCall
 from ....support.code_fingerprint import code_fingerprint
 from ..definition import TimeMode
-from ..frames.frame_form import Frames, converted
+from ..frames.frame_form import FramesForm, converted
 from ..frames.frame_settings import FrameSettings
 from ..operator import ProcessorOperator
 from ..rows.shown_times import shown_watermark_ms
@@ -102,7 +102,7 @@ class GroupStateOperator(ProcessorOperator):
         return TimerValues(processing_ms, -1 if self.event_time is None else shown_watermark_ms(watermark_ms))
 
 
-class GroupStateFrames(Frames):
+class GroupStateFrames(FramesForm):
     """As a processor's frames; the key's values are numpy's, as PySpark's documentation promises."""
 
     @property

@@ -68,7 +68,7 @@ class Form(ABC):
         return None
 
 
-class Rows(Form):
+class RowsForm(Form):
     """``transformWithState``: rows."""
 
     def input(self, schema: StructType, initial_schema: StructType | None, folder: str) -> ProcessorInput:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 from mixedmode.runtime.catalyst.prepared.micro_batch import handed_over
-from mixedmode.runtime.catalyst.prepared.prepared_logical_plan import PlanShape, PlanTemplate
-from mixedmode.runtime.catalyst.prepared.prepared_physical_plan import ExecutedTemplate
+from mixedmode.runtime.catalyst.prepared.prepared_logical_plan import PlanShape, PreparedLogicalPlan
+from mixedmode.runtime.catalyst.prepared.prepared_physical_plan import PreparedPhysicalPlan
 from mixedmode.runtime.catalyst.spark_session import activate
 from mixedmode.runtime.jvm.gateway import java_class, java_session, query_execution
 from pyspark.sql import DataFrame, SparkSession
@@ -43,7 +43,7 @@ def frame(spark: SparkSession, rows: int) -> DataFrame:
 @pytest.mark.slow
 def test_it_is_the_operations_over_other_rows_with_other_functions_and_numbers(spark: SparkSession) -> None:
     """Rows, bound and function change; the template does not, and neither do the types."""
-    template = PlanTemplate.of(spark, ROWS, counted, [COUNTED], ["bound"])
+    template = PreparedLogicalPlan.of(spark, ROWS, counted, [COUNTED], ["bound"])
     assert template is not None
     for rows, bound, added in ((10, 10, 0), (10, 4, 100), (30, -(2**40), 1), (0, 5, 1), (12, 2**62, 1)):
         made = template.over(frame(spark, rows), [adding(added)], {"bound": bound})
@@ -64,8 +64,8 @@ def test_there_is_none_for_what_is_not_the_same_each_time(spark: SparkSession) -
         lambda rows: rows.select("key").mapInArrow(adding(1), COUNTED),
     ]
     try:
-        assert [PlanTemplate.of(spark, ROWS, make, []) for make in others] == [None] * len(others)
-        assert PlanTemplate.of(spark, ROWS, lambda rows: rows.select("key"), [COUNTED]) is None
+        assert [PreparedLogicalPlan.of(spark, ROWS, make, []) for make in others] == [None] * len(others)
+        assert PreparedLogicalPlan.of(spark, ROWS, lambda rows: rows.select("key"), [COUNTED]) is None
     finally:
         spark.catalog.dropTempView("templates_other")
 
@@ -100,7 +100,7 @@ def test_a_physical_plan_is_the_operations_over_other_rows_with_other_functions_
     spark: SparkSession, session: SparkSession
 ) -> None:
     """Rows, bound and function change; the plan and the types do not.  The rows are of another session."""
-    template = ExecutedTemplate.of(session, ROWS, counted, [COUNTED], ["bound"], lambda _: True)
+    template = PreparedPhysicalPlan.of(session, ROWS, counted, [COUNTED], ["bound"], lambda _: True)
     assert template is not None
     assert PlanShape.of(as_rdd(frame(spark, 1))).is_rdd
     assert not PlanShape.of(frame(spark, 1)).is_rdd
@@ -113,18 +113,20 @@ def test_a_physical_plan_is_the_operations_over_other_rows_with_other_functions_
 
 def test_there_is_no_physical_plan_that_is_not_as_expected(spark: SparkSession, session: SparkSession) -> None:
     """Nor where Spark adapts plans as they run, or reads something else."""
-    assert ExecutedTemplate.of(session, ROWS, counted, [COUNTED], ["bound"], lambda _: False) is None
-    assert ExecutedTemplate.of(session, ROWS, lambda _: session.range(3).toDF("key"), [], [], lambda _: True) is None
-    assert ExecutedTemplate.of(session, ROWS, lambda rows: rows.union(rows), [], [], lambda _: True) is None
+    assert PreparedPhysicalPlan.of(session, ROWS, counted, [COUNTED], ["bound"], lambda _: False) is None
+    assert (
+        PreparedPhysicalPlan.of(session, ROWS, lambda _: session.range(3).toDF("key"), [], [], lambda _: True) is None
+    )
+    assert PreparedPhysicalPlan.of(session, ROWS, lambda rows: rows.union(rows), [], [], lambda _: True) is None
     adapting = spark.newSession()
     adapting.conf.set("spark.sql.adaptive.enabled", "true")
-    assert ExecutedTemplate.of(adapting, ROWS, counted, [COUNTED], ["bound"], lambda _: True) is None
+    assert PreparedPhysicalPlan.of(adapting, ROWS, counted, [COUNTED], ["bound"], lambda _: True) is None
 
 
 def test_a_number_is_not_part_of_the_code_that_spark_compiles(spark: SparkSession, session: SparkSession) -> None:
     """Another bound in each epoch would have Spark compile each epoch's code anew."""
     compiled = spark.sparkContext._jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()
-    template = ExecutedTemplate.of(session, ROWS, counted, [COUNTED], ["bound"], lambda _: True)
+    template = PreparedPhysicalPlan.of(session, ROWS, counted, [COUNTED], ["bound"], lambda _: True)
     assert template is not None
     rows = as_rdd(frame(spark, 10))
     template.over(rows, [adding(0)], {"bound": 3}).collect()
@@ -137,7 +139,7 @@ def test_a_number_is_not_part_of_the_code_that_spark_compiles(spark: SparkSessio
 def test_within_a_micro_batch_rows_are_collected_without_a_frame(spark: SparkSession, session: SparkSession) -> None:
     """They are the same; a function that is not told stays the one that the plan was made with; what a function has
     been given by broadcast comes along."""
-    template = ExecutedTemplate.of(session, ROWS, counted, [COUNTED], ["bound"], lambda _: True)
+    template = PreparedPhysicalPlan.of(session, ROWS, counted, [COUNTED], ["bound"], lambda _: True)
     assert template is not None and template.collector is not None
     rows, bound, more = as_rdd(frame(spark, 10)), {"bound": 9}, spark.sparkContext.broadcast(7)
 
@@ -159,7 +161,7 @@ def test_a_function_that_stays_is_not_the_one_that_the_plan_was_tried_with(
     def made(rows: DataFrame) -> DataFrame:
         return rows.groupBy("key").agg(F.count("*").alias("n")).mapInArrow(adding(5), COUNTED).where("n > 0")
 
-    template = ExecutedTemplate.of(session, ROWS, made, [COUNTED], [], lambda _: True)
+    template = PreparedPhysicalPlan.of(session, ROWS, made, [COUNTED], [], lambda _: True)
     assert template is not None and not template.ends_in_function
     assert sorted(template.over(as_rdd(frame(spark, 9)), [None], {}).collect()) == [(key, 8) for key in range(3)]
 
@@ -167,7 +169,7 @@ def test_a_function_that_stays_is_not_the_one_that_the_plan_was_tried_with(
 def test_the_threads_session_stays_while_a_plan_is_made(spark: SparkSession, session: SparkSession) -> None:
     """The user's functions, and Spark, ask for it."""
     activate(spark)
-    assert ExecutedTemplate.of(session, ROWS, counted, [COUNTED], ["bound"], lambda _: True) is not None
+    assert PreparedPhysicalPlan.of(session, ROWS, counted, [COUNTED], ["bound"], lambda _: True) is not None
     active = java_class(spark, "org.apache.spark.sql.classic.SparkSession").getActiveSession()
     assert active.get().equals(java_session(spark))
 
@@ -181,13 +183,13 @@ def test_rows_that_are_joined_on_the_way_stay(spark: SparkSession, session: Spar
         joined = beside.hint("shuffle_hash").join(placed, F.expr("beside = key"), "left")
         return joined.groupBy("beside").agg(F.count("key").alias("n")).toDF("key", "n").mapInArrow(adding(0), COUNTED)
 
-    nodes = PlanTemplate.of(session, ROWS, made, [COUNTED], ["bound"], "beside")
-    executed = ExecutedTemplate.of(session, ROWS, made, [COUNTED], ["bound"], lambda _: True, beside="beside")
+    nodes = PreparedLogicalPlan.of(session, ROWS, made, [COUNTED], ["bound"], "beside")
+    executed = PreparedPhysicalPlan.of(session, ROWS, made, [COUNTED], ["bound"], lambda _: True, beside="beside")
     assert nodes is not None and executed is not None
     for rows, bound, added in ((10, 10, 0), (10, 4, 100), (0, 5, 1)):
         expected = sorted(made(frame(session, rows).withColumn("bound", F.lit(bound))).collect())
         for template in (nodes, executed):
             found = template.over(as_rdd(frame(spark, rows)), [adding(added)], {"bound": bound})
             assert sorted(found.collect()) == [(key, n + added) for key, n in expected]
-    assert PlanTemplate.of(session, ROWS, made, [COUNTED], ["bound"], "other") is None
-    assert ExecutedTemplate.of(session, ROWS, made, [COUNTED], ["bound"], lambda _: True) is None
+    assert PreparedLogicalPlan.of(session, ROWS, made, [COUNTED], ["bound"], "other") is None
+    assert PreparedPhysicalPlan.of(session, ROWS, made, [COUNTED], ["bound"], lambda _: True) is None

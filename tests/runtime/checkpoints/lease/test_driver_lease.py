@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from mixedmode.errors import CheckpointError, CheckpointMismatchError
 from mixedmode.runtime.checkpoints.lease import driver_lease
-from mixedmode.runtime.checkpoints.lease.claims import Claim, ClaimFolder, Holder
-from mixedmode.runtime.checkpoints.lease.driver_lease import Clock, DriverLease
+from mixedmode.runtime.checkpoints.lease.claims import ClaimFolder, Holder, LeaseClaim
+from mixedmode.runtime.checkpoints.lease.driver_lease import DriverLease, LeaseClock
 from mixedmode.runtime.storage.checksummed import seal, unseal
 from mixedmode.state.store.owner import PLACE_VARIABLE, place, process_start_time
 from pyarrow import fs
@@ -34,8 +34,8 @@ class Time:
         self.during()
 
     @property
-    def clock(self) -> Clock:
-        return Clock(lambda: self.now_ms, self.sleep)
+    def clock(self) -> LeaseClock:
+        return LeaseClock(lambda: self.now_ms, self.sleep)
 
 
 @pytest.fixture
@@ -292,8 +292,8 @@ def test_a_claim_as_version_2_wrote_it(tmp_path: Path, time: Time) -> None:
     (seen,) = ClaimFolder(LOCAL, str(tmp_path)).look()
     assert seen.is_released
     expected = Holder("1f2e3d4c", "there.4026531836", 7, 99, "b7")
-    assert seen.claim == Claim(3, 3, expected, 30_000, 2, (4, 5), True, name)
-    assert take(tmp_path, "next", time).claim == Claim(
+    assert seen.claim == LeaseClaim(3, 3, expected, 30_000, 2, (4, 5), True, name)
+    assert take(tmp_path, "next", time).claim == LeaseClaim(
         4, 3, Holder.here("next"), EXPIRY_MS, 2, (4, 5), True, "00000004-00000003-next"
     )
 

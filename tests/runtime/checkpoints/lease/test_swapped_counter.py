@@ -8,7 +8,7 @@ import pytest
 from mixedmode.errors import CheckpointError
 from mixedmode.runtime.checkpoints.lease import driver_lease
 from mixedmode.runtime.checkpoints.lease.claims import ClaimFolder
-from mixedmode.runtime.checkpoints.lease.driver_lease import Clock, DriverLease, LocationLost
+from mixedmode.runtime.checkpoints.lease.driver_lease import DriverLease, LeaseClock, LocationLost
 from mixedmode.runtime.storage import s3
 from mixedmode.runtime.storage.filesystem import resolve
 from mixedmode.state.store.owner import PLACE_VARIABLE
@@ -31,7 +31,7 @@ class Hosts:
 
     def lease(self, run: str) -> DriverLease:
         self._go(f"{run}.1")
-        clock = Clock(lambda: self._now_ms, self._sleep)
+        clock = LeaseClock(lambda: self._now_ms, self._sleep)
         return DriverLease(self.folder.filesystem, self.root, run, expiry_ms=EXPIRY_MS, clock=clock)
 
     def take(self, run: str) -> DriverLease:
@@ -104,7 +104,7 @@ def test_a_count_whose_answer_was_lost_is_ones_own(hosts: Hosts) -> None:
 def test_while_one_counts_others_are_refused(hosts: Hosts) -> None:
     """A newcomer that sees the counter move leaves it alone."""
     first, second = hosts.take("first"), hosts.lease("second")
-    second._clock = Clock(second._clock.now_ms, lambda ms: first.check(look=True))
+    second._clock = LeaseClock(second._clock.now_ms, lambda ms: first.check(look=True))
     with pytest.raises(CheckpointError, match="another driver"):
         second.take(lambda: (0, ()))
     first.check(look=True)

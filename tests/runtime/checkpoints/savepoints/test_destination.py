@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from mixedmode.errors import CheckpointError, QueryError
-from mixedmode.runtime.checkpoints.savepoints.destination import Claim, claim, claim_of
+from mixedmode.runtime.checkpoints.savepoints.destination import DestinationClaim, claim, claim_of
 from mixedmode.runtime.checkpoints.savepoints.queue import SavepointRequest
 from mixedmode.runtime.protocols.lifecycle.events import Stop
 from pyarrow import fs
@@ -20,7 +20,7 @@ def test_a_place_is_taken_by_one(tmp_path: Path) -> None:
     claim(first, "job")
     with pytest.raises(CheckpointError, match=rf"'{tmp_path}/sp' holds what is left of .* \(or is being written\)"):
         claim(second, "job")
-    assert claim_of(LOCAL, str(tmp_path / "sp")) == Claim(first.savepoint_id, "job")
+    assert claim_of(LOCAL, str(tmp_path / "sp")) == DestinationClaim(first.savepoint_id, "job")
 
 
 @pytest.mark.parametrize("made", [False, True])
@@ -32,7 +32,7 @@ def test_a_place_is_given_back(tmp_path: Path, made: bool) -> None:
         (place / "_metadata").touch()
     request.answer.set_exception(QueryError("it failed"))
     assert place.exists() == made
-    Claim("another", "job").write(LOCAL, str(place))
+    DestinationClaim("another", "job").write(LOCAL, str(place))
     again = SavepointRequest(str(place), Stop.DRAIN)
     with pytest.raises(CheckpointError, match=f"'{place}' holds"):
         claim(again, "job")

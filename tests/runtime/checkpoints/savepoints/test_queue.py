@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mixedmode.errors import CheckpointError, QueryError
-from mixedmode.runtime.checkpoints.savepoints.queue import SavepointDesk, SavepointRequest
+from mixedmode.runtime.checkpoints.savepoints.queue import SavepointQueue, SavepointRequest
 from mixedmode.runtime.protocols.lifecycle.events import Stop
 
 
@@ -18,7 +18,7 @@ def stopping(stop: Stop = Stop.DRAIN) -> SavepointRequest:
 
 def test_plain_requests_are_taken_in_order() -> None:
     """Requests that do not end the job are handed out once, in the order in which they came."""
-    desk = SavepointDesk()
+    desk = SavepointQueue()
     first, second = plain("1"), plain("2")
     for request in (first, stopping(), second):
         desk.ask(request)
@@ -29,7 +29,7 @@ def test_plain_requests_are_taken_in_order() -> None:
 
 def test_one_request_ends_the_job() -> None:
     """While one request is to end the job, no other may; once it is taken, nothing is."""
-    desk = SavepointDesk()
+    desk = SavepointQueue()
     request = stopping()
     desk.ask(request)
     with pytest.raises(QueryError, match="no stop-with-savepoint without drain can be taken: another"):
@@ -41,7 +41,7 @@ def test_one_request_ends_the_job() -> None:
 
 def test_whether_a_request_ends_the_job() -> None:
     """From when one that ends the job is open, until the run has ended; not one whose place is not to be had."""
-    desk = SavepointDesk()
+    desk = SavepointQueue()
     desk.ask(SavepointRequest("/a"))
     assert not desk.ends_the_job
     desk.ask(SavepointRequest("/b", Stop.DRAIN))
@@ -52,14 +52,14 @@ def test_whether_a_request_ends_the_job() -> None:
     def taken(request: SavepointRequest) -> None:
         raise CheckpointError("somebody has it")
 
-    desk = SavepointDesk(taken)
+    desk = SavepointQueue(taken)
     desk.ask(SavepointRequest("/c", Stop.SUSPEND))
     assert not desk.ends_the_job
 
 
 def test_those_that_do_not_wait_are_refused() -> None:
     """Where no savepoint can be taken, those that wait stay, and the others are told why."""
-    desk = SavepointDesk()
+    desk = SavepointQueue()
     impatient, patient = plain("1"), plain("2", wait=True)
     desk.ask(impatient)
     desk.ask(patient)
@@ -70,7 +70,7 @@ def test_those_that_do_not_wait_are_refused() -> None:
 
 def test_the_end_answers_everything() -> None:
     """When the run ends, whoever still waits is told, and whoever comes later is refused."""
-    desk = SavepointDesk()
+    desk = SavepointQueue()
     open_requests = [plain(), stopping()]
     for request in open_requests:
         desk.ask(request)
@@ -90,7 +90,7 @@ def test_a_stop_without_a_place_is_refused() -> None:
         if request.path == "taken":
             raise CheckpointError("'taken' holds a savepoint")
 
-    desk = SavepointDesk(take_place)
+    desk = SavepointQueue(take_place)
     refused, taken = SavepointRequest("taken", Stop.DRAIN), stopping()
     desk.ask(refused)
     assert desk.ready_stop() is None and desk.take_stop() is None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from mixedmode.runtime.connectors.sinks import transaction_memory
-from mixedmode.runtime.connectors.sinks.transaction_memory import Mark, memory_of
+from mixedmode.runtime.connectors.sinks.transaction_memory import TransactionMark, memory_of
 from mixedmode.runtime.connectors.transaction import SinkTransaction
 
 #: As versions without tokens wrote them.
@@ -24,7 +24,7 @@ def snapshots(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
 def has(transaction: SinkTransaction, job_id: str = "job-1", branch: int = 0) -> bool:
     memory, rows = memory_of("iceberg", None), SimpleNamespace(sparkSession=None)
     assert memory is not None
-    return memory.has(rows, "t", None, Mark.of(job_id, transaction, branch))  # type: ignore[arg-type]
+    return memory.has(rows, "t", None, TransactionMark.of(job_id, transaction, branch))  # type: ignore[arg-type]
 
 
 def test_a_snapshot_is_found_by_what_no_other_transaction_has(snapshots: list[dict[str, str]]) -> None:
@@ -32,7 +32,7 @@ def test_a_snapshot_is_found_by_what_no_other_transaction_has(snapshots: list[di
     memory = memory_of("iceberg", None)
     assert memory is not None
     given_up = SinkTransaction(id=6, token="given up", ordinal=2_000)
-    told: Any = memory.options(Mark.of("job-1", given_up, 0))
+    told: Any = memory.options(TransactionMark.of("job-1", given_up, 0))
     assert {*told} == {*memory.ours}
     snapshots.append({name.removeprefix("snapshot-property."): str(value) for name, value in told.items()})
     assert has(given_up) and not has(given_up, "job-2")

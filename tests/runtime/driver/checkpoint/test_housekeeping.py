@@ -179,7 +179,7 @@ def test_a_compaction_of_shards_that_were_dealt_anew_is_dropped(job: Checkpointe
     job.tasks.lifecycle = lifecycle_of(job.spec, job.state)
     job.complete()
     job.coordinator.look()
-    assert len(job.stages[0].lineages) == 3
+    assert len(job.stages[0].manifests) == 3
     for time_ms in (30, 60):
         job.take("live", at(time_ms))
         job.take("clock")

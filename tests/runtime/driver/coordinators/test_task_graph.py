@@ -14,7 +14,7 @@ from mixedmode.runtime.protocols.lifecycle.finished_state import Finished
 from mixedmode.runtime.protocols.lifecycle.graph import TaskId
 from mixedmode.runtime.protocols.lifecycle.job import TaskWork
 from mixedmode.state.keys.keygroups import shard_ranges
-from mixedmode.state.store.state_manifest import ShardLineage
+from mixedmode.state.store.state_manifest import StateManifest
 
 UID = "stage"
 Make = Callable[..., CheckpointMetadata]
@@ -24,7 +24,7 @@ def operator(*finished: bool, whole: bool = False) -> OperatorState:
     """A keyed stage some of whose shards have finished."""
     ranges = shard_ranges(len(finished), 128) if finished else []
     shards = [
-        ShardState(lineage=ShardLineage(groups, ()).to_json(), finished=done)
+        ShardState(lineage=StateManifest(groups, ()).to_json(), finished=done)
         for groups, done in zip(ranges, finished, strict=True)
     ]
     return OperatorState(uid=UID, finished=whole, max_parallelism=128, registry=[], shards=tuple(shards))

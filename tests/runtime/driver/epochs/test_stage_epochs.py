@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from mixedmode.runtime.driver.epochs.epoch_specs import following_epoch_of
 from mixedmode.runtime.driver.epochs.stage_epochs import (
-    Order,
-    Ran,
+    StageRequest,
+    StageRun,
     fired_upstream,
     gets_the_end,
     has_ended,
@@ -33,8 +33,8 @@ def spec(firing_ms: int, **changes: Any) -> EpochSpec:
     return EpochSpec(**{**values, **changes})
 
 
-def ran(firing_ms: int, reached_ms: int = 0, **changes: Any) -> Ran:
-    return Ran(Order(spec(firing_ms, **changes)), [], min(firing_ms, reached_ms), reached_ms)
+def ran(firing_ms: int, reached_ms: int = 0, **changes: Any) -> StageRun:
+    return StageRun(StageRequest(spec(firing_ms, **changes)), [], min(firing_ms, reached_ms), reached_ms)
 
 
 def stage(*origins: str, hooks: bool = False, coordinator: object = None) -> Any:

@@ -13,7 +13,7 @@ from mixedmode.errors import CheckpointError, QueryError
 from mixedmode.runtime.checkpoints.lease.driver_lease import DriverLease
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata, WantedSavepoint
 from mixedmode.runtime.checkpoints.store import CheckpointStore
-from mixedmode.runtime.driver.requests.remote_client import Clock, ask
+from mixedmode.runtime.driver.requests.remote_client import RequestClock, ask
 from mixedmode.runtime.driver.requests.remote_requests import Answer, Request, RequestFolder, Requests
 from mixedmode.runtime.storage.checksummed import seal, unseal
 from mixedmode.state.store.files import StateFile
@@ -201,8 +201,8 @@ class Waiting:
             self.acts.pop(0)()
 
     @property
-    def clock(self) -> Clock:
-        return Clock(lambda: self.now_s, self.sleep)
+    def clock(self) -> RequestClock:
+        return RequestClock(lambda: self.now_s, self.sleep)
 
 
 @pytest.fixture

@@ -8,18 +8,18 @@ from unittest import mock
 
 import pytest
 from mixedmode.errors import QueryError
-from mixedmode.runtime.driver.requests.rescale_queue import RescaleDesk, RescaleRequest
+from mixedmode.runtime.driver.requests.rescale_queue import RescaleQueue, RescaleRequest
 from mixedmode.runtime.driver.run import rescaling
 from mixedmode.runtime.driver.run.rescaling import Rescaling
 from mixedmode.runtime.driver.run.runner import JobRunner
-from mixedmode.runtime.handle.rescale import RescaledQuery
+from mixedmode.runtime.handle.rescale import RescalableQuery
 from mixedmode.runtime.protocols.checkpoint_scheduler import CheckpointScheduler
 
 
 def test_each_request_is_answered() -> None:
     """Those that were begun with are granted together, and cannot be withdrawn; one that has to wait can; the end of
     the run refuses what is left, and what comes later."""
-    desk = RescaleDesk()
+    desk = RescaleQueue()
     first, second, third = RescaleRequest(3), RescaleRequest(4, "a"), RescaleRequest(5)
     for request in (first, second):
         desk.ask(request)
@@ -102,7 +102,7 @@ def rescaling_of(monkeypatch: pytest.MonkeyPatch) -> tuple[Rescaling, Any, list[
         parallelism={"a": 1},
         checkpoint_id=1,
     )
-    run.context.rescales, run.context.listener.on = RescaleDesk(), told.append
+    run.context.rescales, run.context.listener.on = RescaleQueue(), told.append
     run.scheduler = CheckpointScheduler(1 << 60, 0, 0, 0, frozenset({"live"}))
     run.checkpoints = Checkpoints(run)
     return Rescaling(run), run, told
@@ -215,11 +215,11 @@ def test_the_end_of_a_run_waits_for_nothing_that_does_not_come(monkeypatch: pyte
     assert told == []
 
 
-class Query(RescaledQuery):
+class Query(RescalableQuery):
     """A handle of a run that does nothing."""
 
     def __init__(self, phase: str, runtime_mode: str = "mixed") -> None:
-        self.desk = RescaleDesk()
+        self.desk = RescaleQueue()
         runner: Any = SimpleNamespace(
             is_inside=False,
             now=SimpleNamespace(phase=SimpleNamespace(kind=phase)),

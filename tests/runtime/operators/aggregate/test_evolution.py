@@ -50,12 +50,14 @@ def restarted(
     change = evolved.rewrite
     if change is not None:
         job.epoch += 1
-        for shard, lineage in enumerate(job.lineages):
-            if lineage.files:
+        for shard, manifest in enumerate(job.manifests):
+            if manifest.files:
                 local, name = str(job.folder / "local"), f"e{job.epoch}-s{shard}-rewritten"
-                replica = job.cache.acquire("job", shard, lineage, fs.LocalFileSystem(), job.pool, local, 1 << 20)
+                local_copy = job.cache.acquire("job", shard, manifest, fs.LocalFileSystem(), job.pool, local, 1 << 20)
                 change = cloudpickle.loads(cloudpickle.dumps(change))
-                job.lineages[shard] = rewrite(lineage, replica, fs.LocalFileSystem(), job.pool, local, name, change)
+                job.manifests[shard] = rewrite(
+                    manifest, local_copy, fs.LocalFileSystem(), job.pool, local, name, change
+                )
     return list(evolved.changes)
 
 
@@ -86,9 +88,9 @@ def test_renamed_and_moved_aggregates_keep_their_state(rows: DataFrame, tmp_path
     job = Job(before, tmp_path)
     job.run(of_epoch(rows, 0))
     after = planned(rows, [some().alias("g"), most().alias("m"), F.count_distinct("v").alias("x"), total().alias("y")])
-    files = list(job.lineages)
+    files = list(job.manifests)
     changes = restarted(job, after, before, None if is_recorded else ["s", "d", "m", "f"])
-    assert job.lineages == files
+    assert job.manifests == files
     same(job.run(of_epoch(rows, 1), style="random"), [("a", 14, 10, 3, 17), ("c", 20, 20, 1, 20)])
     if is_recorded:
         assert changes == [

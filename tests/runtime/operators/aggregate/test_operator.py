@@ -25,7 +25,7 @@ def test_batch_mode_emits_every_key_at_its_end_and_writes_no_state(spark: SparkS
     running = job(operator)
     out = running.run(frame, firing_ms=MAX_WATERMARK, keep_state=False)
     same(out, oracle(frame, ["k"], measures()))
-    assert all(not lineage.files for lineage in running.lineages)
+    assert all(not manifest.files for manifest in running.manifests)
 
 
 @pytest.mark.spark
@@ -78,7 +78,7 @@ def test_empty_epochs_write_and_emit_nothing(spark: SparkSession, job: Any) -> N
     running = job(plan_aggregate(frame, groups, measures(), event_time="ts", output_mode="append", uid="agg"))
     assert running.run(frame.where("false"), firing_ms=MAX_WATERMARK) == []
     assert running.run(None, firing_ms=MAX_WATERMARK, style="random") == []
-    assert all(not lineage.files for lineage in running.lineages)
+    assert all(not manifest.files for manifest in running.manifests)
     assert running.counters[0] == replace(ShardCounters())
 
 

@@ -19,10 +19,10 @@ from mixedmode.runtime.operators.aggregate.results import Result
 from mixedmode.runtime.operators.contract import EpochSpec, ShardContext, ShardCounters
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.state.keys.keygroups import KeyGroupRange
-from mixedmode.state.store.local_copy import ReplicaCache
+from mixedmode.state.store.local_copy import LocalStateCache
 from mixedmode.state.store.log import LogWriter
 from mixedmode.state.store.sst import SstWriter
-from mixedmode.state.store.state_manifest import ShardLineage
+from mixedmode.state.store.state_manifest import StateManifest
 from pyarrow import fs
 from pyspark.sql.types import ArrayType, LongType, StringType, StructType, TimestampType
 
@@ -115,8 +115,8 @@ class Shard:
         self.operator = made
         self.folder = folder
         Path(folder, "pool").mkdir()
-        self.lineage = ShardLineage(GROUPS, ())
-        self.cache = ReplicaCache()
+        self.manifest = StateManifest(GROUPS, ())
+        self.cache = LocalStateCache()
         self.epoch = 0
 
     def run(
@@ -139,14 +139,14 @@ class Shard:
         counters = ShardCounters()
         context = ShardContext(0, GROUPS, epoch, base, writer, Output(), counters)
         self.operator.run(context, iter(table.combine_chunks().to_batches(max_chunksize=batch_rows)))
-        self.lineage = self.lineage.append(writer.finish())
+        self.manifest = self.manifest.append(writer.finish())
         return out, counters
 
     def base(self) -> Any:
-        if not self.lineage.files:
+        if not self.manifest.files:
             return None
         return self.cache.acquire(
-            "job", 0, self.lineage, fs.LocalFileSystem(), f"{self.folder}/pool", f"{self.folder}/local", 1 << 20
+            "job", 0, self.manifest, fs.LocalFileSystem(), f"{self.folder}/pool", f"{self.folder}/local", 1 << 20
         )
 
     def entries(self) -> list[bytes]:

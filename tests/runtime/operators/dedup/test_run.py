@@ -19,10 +19,10 @@ from mixedmode.runtime.operators.dedup.operator import DedupOperator, DedupWithi
 from mixedmode.runtime.operators.emission import EMITTED_COLUMN
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.state.keys.keygroups import KeyGroupRange
-from mixedmode.state.store.local_copy import ReplicaCache
+from mixedmode.state.store.local_copy import LocalStateCache
 from mixedmode.state.store.log import LogWriter
 from mixedmode.state.store.sst import SstWriter
-from mixedmode.state.store.state_manifest import ShardLineage
+from mixedmode.state.store.state_manifest import StateManifest
 from pyarrow import fs
 from pyspark.sql.types import LongType, StringType, StructType, TimestampType
 
@@ -139,15 +139,15 @@ class Shard:
         self.kind, self.folder, self.epoch = kind, folder, 0
         self.operator = operator(kind)
         Path(folder, "pool").mkdir()
-        self.lineage = ShardLineage(GROUPS, ())
-        self.cache = ReplicaCache()
+        self.manifest = StateManifest(GROUPS, ())
+        self.cache = LocalStateCache()
         self.counters = ShardCounters()
 
     def base(self) -> Any:
-        if not self.lineage.files:
+        if not self.manifest.files:
             return None
         places = f"{self.folder}/pool", f"{self.folder}/local"
-        return self.cache.acquire("job", 0, self.lineage, fs.LocalFileSystem(), *places, 1 << 20)
+        return self.cache.acquire("job", 0, self.manifest, fs.LocalFileSystem(), *places, 1 << 20)
 
     def run(self, rows: list[Row], late_ms: int, firing_ms: int, style: Any, clock: InOrder) -> list[Row]:
         self.epoch += 1
@@ -168,7 +168,7 @@ class Shard:
         context = ShardContext(0, GROUPS, spec, self.base(), writer, Output(), self.counters)
         table = prepared(self.kind, rows, late_ms).combine_chunks()
         self.operator.run(context, iter(table.to_batches(max_chunksize=3)))
-        self.lineage = self.lineage.append(writer.finish())
+        self.manifest = self.manifest.append(writer.finish())
         return found
 
     def entries(self) -> tuple[int, int]:

@@ -96,7 +96,7 @@ def epochs(folder: str, has_condition: bool, rows: int) -> list[tuple[str, int, 
             asking: Any = replace(context, writer=None, output=None, counters=ShardCounters())
             batches = answered(shard.operator.questions(asking, batches))
         shard.operator.run(context, batches)
-        shard.lineage = shard.lineage.append(writer.finish())
+        shard.manifest = shard.manifest.append(writer.finish())
         found.append((name, output.rows, status_bytes("VmHWM:") - base))
     shard.cache.close()
     return found

@@ -15,7 +15,7 @@ from mixedmode.errors import CheckpointMismatchError, StateSchemaError
 from mixedmode.runtime.checkpoints.identity import TOLD_BY_STATE, stage_differences
 from mixedmode.runtime.operators.contract import InOrder
 from mixedmode.runtime.operators.join.definition import Sizes, TimeBounds
-from mixedmode.runtime.operators.join.output import JoinedRows
+from mixedmode.runtime.operators.join.output import JoinOutput
 from mixedmode.runtime.operators.join.state.shelf import Shelf
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.runtime.tasks.state.join_scan import JoinScan
@@ -261,13 +261,13 @@ def test_a_partner_of_one_row_costs_the_chunks_around_it(tmp_path: Path, monkeyp
     shard.operator = joined("inner", TimeBounds(), sizes)
     read.clear()
     most: list[int] = []
-    written = JoinedRows.pairs
+    written = JoinOutput.pairs
 
-    def counted(output: JoinedRows, pool: Any, left: Any, *others: Any) -> None:
+    def counted(output: JoinOutput, pool: Any, left: Any, *others: Any) -> None:
         most.append(len(left))
         written(output, pool, left, *others)
 
-    monkeypatch.setattr(JoinedRows, "pairs", counted)
+    monkeypatch.setattr(JoinOutput, "pairs", counted)
     assert len(shard.run([Row(RIGHT, "a", 0, -2)], 0, 0, "random", InOrder(0, 0))) == 2_000
     assert (sum(read), max(most)) == (21, 64)
     assert max(read) <= 4

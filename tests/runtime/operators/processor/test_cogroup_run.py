@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mixedmode.errors import UserCodeError
 from mixedmode.runtime.operators.contract import InOrder
 from mixedmode.runtime.operators.join.columns import LEFT
-from mixedmode.runtime.operators.processor.frames.frame_form import Frames
+from mixedmode.runtime.operators.processor.frames.frame_form import FramesForm
 from mixedmode.runtime.operators.processor.frames.frame_settings import FrameSettings
 from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
 from orderly_stream import OrderlyKey, orderly_stream
@@ -212,7 +212,7 @@ class OnFrames(StatefulProcessor):
 @pytest.mark.parametrize("rows_each", [1, 100])
 def test_pandas_frames_come_by_side(tmp_path: Path, rows_each: int) -> None:
     """Two iterators of frames, each with its side's columns."""
-    stage = CogroupStage(tmp_path, OnFrames(), form=Frames(FrameSettings("UTC")))
+    stage = CogroupStage(tmp_path, OnFrames(), form=FramesForm(FrameSettings("UTC")))
     rows = [left("a", n, n) for n in range(5)] + [right("a", n, 10 * n) for n in range(3)] + [left("b", 0, 7)]
     assert stage.epoch_of(rows, "sorted", rows_each=rows_each) == [
         ("ordered", "a", 10),
@@ -233,5 +233,5 @@ def test_what_it_says_of_itself(tmp_path: Path) -> None:
     described = CogroupStage(tmp_path, Told()).operator.describe()
     assert described["processor"] == "Told of two inputs"
     assert described["operator"] == "transformWithState"
-    frames = CogroupStage(tmp_path, OnFrames(), form=Frames(FrameSettings("UTC"))).operator
+    frames = CogroupStage(tmp_path, OnFrames(), form=FramesForm(FrameSettings("UTC"))).operator
     assert frames.describe()["processor"] == "OnFrames of two inputs on pandas frames"

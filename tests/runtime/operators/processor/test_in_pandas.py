@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixedmode.errors import OutputSchemaError, UserCodeError
 from mixedmode.runtime.operators.contract import InOrder
-from mixedmode.runtime.operators.processor.frames.frame_form import Frames
+from mixedmode.runtime.operators.processor.frames.frame_form import FramesForm
 from mixedmode.runtime.operators.processor.frames.frame_settings import FrameSettings
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from stage_support import OUTPUT, Input, Scripted, Stage
 
-FRAMES = Frames(FrameSettings("UTC", max_rows=2))
+FRAMES = FramesForm(FrameSettings("UTC", max_rows=2))
 
 
 class InPandas(StatefulProcessor):
@@ -147,6 +147,11 @@ def test_the_form_is_no_part_of_the_identity(tmp_path: Path) -> None:
 
 def test_what_frames_look_like_is_part_of_what_is_computed(tmp_path: Path) -> None:
     """Finished shards of a backlog are not reused for a session that shows other values."""
-    forms = [None, FRAMES, Frames(FrameSettings("UTC", max_rows=2)), Frames(FrameSettings("Asia/Tokyo", max_rows=2))]
+    forms = [
+        None,
+        FRAMES,
+        FramesForm(FrameSettings("UTC", max_rows=2)),
+        FramesForm(FrameSettings("Asia/Tokyo", max_rows=2)),
+    ]
     one, two, same, other = (Stage(tmp_path, form=form).operator.fingerprint() for form in forms)
     assert two == same and len({one, two, other}) == 3

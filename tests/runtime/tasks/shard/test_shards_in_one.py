@@ -25,8 +25,8 @@ from mixedmode.runtime.tasks.report import ShardReport
 from mixedmode.runtime.tasks.shard.shard_task import ShardTask
 from mixedmode.runtime.tasks.shard.shards_in_one import InOneTask, ShardSlices
 from mixedmode.state.keys.keygroups import KeyGroupRange, shard_ranges
-from mixedmode.state.store.packed_manifests import PackedLineages
-from mixedmode.state.store.state_manifest import ShardLineage
+from mixedmode.state.store.packed_manifests import PackedManifests
+from mixedmode.state.store.state_manifest import StateManifest
 from pyarrow import fs
 from pyspark.sql.types import StructType
 
@@ -95,10 +95,10 @@ class Stage:
     def ways(self, shards: int = 2, style: Any = "random", pins: Any = None, **changes: Any) -> list[type]:
         """In order; the next one is for when Spark has not kept to the plan of one."""
         epoch = EpochSpec(1, style, MIN_WATERMARK, MIN_WATERMARK, MIN_WATERMARK, 0, MIN_WATERMARK)
-        lineages: Any = PackedLineages([ShardLineage(groups) for groups in shard_ranges(shards, 16)])
+        manifests: Any = PackedManifests([StateManifest(groups) for groups in shard_ranges(shards, 16)])
         local, numbers = fs.LocalFileSystem(), tuple(range(shards))
         place = OutputPlace(local, None)
-        task = ShardTask("job", "run", epoch, b"", lineages, numbers, local, "", place, None, 0, **changes)
+        task = ShardTask("job", "run", epoch, b"", manifests, numbers, local, "", place, None, 0, **changes)
         found = list(self.jobs.of_epoch(cast(Any, None), task, pins, in_place=False))
         for way, planned in cast(Any, found):
             assert planned.in_one is isinstance(way, InOneTask)
@@ -145,7 +145,7 @@ def test_shards_that_were_dealt_anew_are_counted_anew(monkeypatch: pytest.Monkey
 
 
 def test_shards_that_are_kept_on_several_executors_stay_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has a task where its replica is, however few rows there are; so it is if those were misplaced."""
+    """Each has a task where its local copy is, however few rows there are; so it is if those were misplaced."""
     stage = Stage(monkeypatch)
     pins = ShardPins.__new__(ShardPins)
     assert stage.ways(pins=pins) == [ShardPins, *REST]
@@ -211,4 +211,4 @@ def executed(jobs: Jobs, style: Any) -> None:
     executor.jobs = cast(Any, jobs)
     epoch = EpochSpec(1, style, MIN_WATERMARK, MIN_WATERMARK, MIN_WATERMARK, 0, MIN_WATERMARK)
     executor.is_first_pass = lambda *_: False  # type: ignore[method-assign]
-    executor.execute(cast(Any, "some rows"), epoch, [ShardLineage(groups) for groups in shard_ranges(2, 16)])
+    executor.execute(cast(Any, "some rows"), epoch, [StateManifest(groups) for groups in shard_ranges(2, 16)])

@@ -9,7 +9,7 @@ import pyarrow as pa
 from mixedmode.runtime.connectors.sinks.kafka.client import Client
 from mixedmode.runtime.connectors.sinks.kafka.client_options import client_options
 from mixedmode.runtime.connectors.sinks.kafka.messages import MessageColumns
-from mixedmode.runtime.connectors.sinks.kafka.sender import Piece, Sender
+from mixedmode.runtime.connectors.sinks.kafka.sender import Sender, SendPiece
 
 PIECE = 10
 
@@ -21,11 +21,11 @@ def lane(brokers: str, topic: str, name: str, token: str, rows: int, branch: int
     return Sender(lambda: Client(config, name, columns), branch, token, rows, 2 * PIECE)
 
 
-def numbers(token: str, rows: int) -> Iterator[Piece]:
+def numbers(token: str, rows: int) -> Iterator[SendPiece]:
     """The lane's rows, which are those of the transaction."""
     for start in range(0, rows, PIECE):
         positions = range(start, min(start + PIECE, rows))
-        yield Piece(pa.RecordBatch.from_pydict({"value": [f"{token}{at}" for at in positions]}), positions)
+        yield SendPiece(pa.RecordBatch.from_pydict({"value": [f"{token}{at}" for at in positions]}), positions)
 
 
 def main(brokers: str, topic: str, name: str, token: str, rows: int) -> None:

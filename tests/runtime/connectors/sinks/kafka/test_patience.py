@@ -6,7 +6,7 @@ import threading
 
 import pytest
 from mixedmode.runtime.connectors.sinks.kafka import patience as module
-from mixedmode.runtime.connectors.sinks.kafka.patience import GivenUp, Patience
+from mixedmode.runtime.connectors.sinks.kafka.patience import Patience, SendAbandoned
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +54,7 @@ def test_a_stop_gives_up_where_nobody_answers() -> None:
             for _ in iter(int, 1):
                 tried.set()
                 patience.pause(0.001)
-        except GivenUp:
+        except SendAbandoned:
             left.set()
             raise
 
@@ -64,7 +64,7 @@ def test_a_stop_gives_up_where_nobody_answers() -> None:
 
     stopper = threading.Thread(target=stop)
     stopper.start()
-    with pytest.raises(GivenUp, match="no route"):
+    with pytest.raises(SendAbandoned, match="no route"):
         patience.until_done(act, cancel=lambda: cancelled.append(True))
     stopper.join()
     _wait(left)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mixedmode.errors import CheckpointError
 from mixedmode.runtime.connectors.sinks.kafka import sender as sender_module
 from mixedmode.runtime.connectors.sinks.kafka.markers import Marker
-from mixedmode.runtime.connectors.sinks.kafka.sender import Interrupted, Piece, Sender, chunks
+from mixedmode.runtime.connectors.sinks.kafka.sender import Interrupted, Sender, SendPiece, chunks
 from mixedmode.runtime.connectors.sinks.kafka.sink import KafkaSink
 from pyspark.sql.types import StructType
 
@@ -76,11 +76,11 @@ class Producer:
         self.open = []
 
 
-def pieces(position: int, size: int = 3) -> Iterator[Piece]:
+def pieces(position: int, size: int = 3) -> Iterator[SendPiece]:
     """All rows, some at a time, each of which holds its own position."""
     for start in range(0, ROWS, size):
         positions = range(start, min(start + size, ROWS))
-        yield Piece(pa.RecordBatch.from_pydict({"n": list(positions)}), positions)
+        yield SendPiece(pa.RecordBatch.from_pydict({"n": list(positions)}), positions)
 
 
 def sender(cluster: Cluster, token: str = "a", branch: int = 0) -> Sender:
@@ -110,7 +110,7 @@ def test_pieces_become_transactions_of_bounded_size() -> None:
     """Rows are put together until they are enough, without those that are sent; the last transaction ends the lane."""
     found = list(chunks(pieces(0), ROWS + 2, 4))
     assert [chunk.end for chunk in found] == [6, 12, 18, ROWS + 2]
-    piece = Piece(pa.RecordBatch.from_pydict({"n": [3, 5, 9]}), [3, 5, 9])
+    piece = SendPiece(pa.RecordBatch.from_pydict({"n": [3, 5, 9]}), [3, 5, 9])
     assert [piece.since(at).column(0).to_pylist() for at in (0, 4, 5, 10)] == [[3, 5, 9], [5, 9], [5, 9], []]
 
 

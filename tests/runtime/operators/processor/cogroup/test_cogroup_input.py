@@ -16,9 +16,9 @@ from mixedmode.runtime.operators.join.columns import LEFT, RIGHT, SIDE_COLUMN, T
 from mixedmode.runtime.operators.keyed.keyed_rows import KIND_COLUMN, KeyedRows, KeySlices
 from mixedmode.runtime.operators.processor.cogroup import cogroup_input
 from mixedmode.runtime.operators.processor.cogroup.cogroup_form import Cogrouped
-from mixedmode.runtime.operators.processor.frames.frame_form import Frames
+from mixedmode.runtime.operators.processor.frames.frame_form import FramesForm
 from mixedmode.runtime.operators.processor.frames.frame_settings import FrameSettings
-from mixedmode.runtime.operators.processor.rows.row_form import Rows
+from mixedmode.runtime.operators.processor.rows.row_form import RowsForm
 from mixedmode.runtime.support.batch_spool import BatchSpool
 from mixedmode.state.keys.keys import KeyCodec
 from pyspark.sql.types import LongType, StringType, StructType
@@ -58,7 +58,7 @@ def test_each_iterator_has_its_sides_rows_in_order(
     tmp_path_factory: Any, rows: list[Given], rows_each: int, how: list[list[tuple[int, int]]], with_initial: set[str]
 ) -> None:
     """Whichever is asked for first, and however much of it is read, on batches of any size."""
-    form, how_of = Cogrouped(Rows(), LEFT_SCHEMA, RIGHT_SCHEMA), dict(zip("abc", how, strict=True))
+    form, how_of = Cogrouped(RowsForm(), LEFT_SCHEMA, RIGHT_SCHEMA), dict(zip("abc", how, strict=True))
     initial = [kept(key, number) for key in sorted(with_initial) for number in range(3)]
     source, in_order = batches(rows, ORDER, rows_each, initial), sorted(rows, key=lambda row: row.time_ms)
     with pytest.MonkeyPatch.context() as patch:
@@ -90,7 +90,7 @@ def test_left_rows_stream_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     [entry] = (
         (next(sides.left).order, len(asked), sum(1 for _ in sides.left), len(asked), next(sides.right).n, len(asked))
-        for *_, sides in keyed(Cogrouped(Rows(), LEFT_SCHEMA, RIGHT_SCHEMA), source(), tmp_path)
+        for *_, sides in keyed(Cogrouped(RowsForm(), LEFT_SCHEMA, RIGHT_SCHEMA), source(), tmp_path)
     )
     assert entry == (0, 1, 49, 6, 0, 6)
 
@@ -110,7 +110,7 @@ def test_left_rows_that_are_passed_over_wait_on_the_disk(tmp_path: Path, monkeyp
     found = [
         (key, [row.n for row in sides.right], [row.order for row in sides.left])
         for _, _, (key,), _, sides in keyed(
-            Cogrouped(Rows(), LEFT_SCHEMA, RIGHT_SCHEMA), batches(rows, ORDER[1:], 10), tmp_path
+            Cogrouped(RowsForm(), LEFT_SCHEMA, RIGHT_SCHEMA), batches(rows, ORDER[1:], 10), tmp_path
         )
     ]
     assert found == [("a", [7], list(range(500))), ("b", [2], [1])]
@@ -124,7 +124,7 @@ def test_what_is_put_aside_and_not_read_is_forgotten(tmp_path: Path, monkeypatch
     rows = [one for key in "abc" for one in ([left(key, n, n) for n in range(20)] + [right(key, 0, 5)])]
     found = []
     for number, (*_, sides) in enumerate(
-        keyed(Cogrouped(Rows(), LEFT_SCHEMA, RIGHT_SCHEMA), batches(rows, ORDER[1:], 4), tmp_path)
+        keyed(Cogrouped(RowsForm(), LEFT_SCHEMA, RIGHT_SCHEMA), batches(rows, ORDER[1:], 4), tmp_path)
     ):
         found.append([row.n for row in sides.right] + [row.order for row in islice(sides.left, number)])
     assert found == [[5], [5, 0], [5, 0, 1]]
@@ -133,7 +133,7 @@ def test_what_is_put_aside_and_not_read_is_forgotten(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize("first", [LEFT, RIGHT])
 def test_frames_are_cut_by_each_sides_own_rows(tmp_path: Path, first: int) -> None:
     """Of two inputs' pandas frames none has rows of the other, or more than it may, whatever the batches are."""
-    form = Cogrouped(Frames(FrameSettings("UTC", max_rows=4)), LEFT_SCHEMA, RIGHT_SCHEMA)
+    form = Cogrouped(FramesForm(FrameSettings("UTC", max_rows=4)), LEFT_SCHEMA, RIGHT_SCHEMA)
     rows = [left("a", n, n) for n in range(10)] + [right("a", n, n) for n in range(6)] + [right("b", 0, 1)]
     cuts = []
     for rows_each in (3, 100):

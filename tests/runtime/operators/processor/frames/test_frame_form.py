@@ -6,11 +6,11 @@ from datetime import datetime
 
 import pandas as pd
 import pyarrow as pa
-from mixedmode.runtime.operators.processor.frames.frame_form import Frames
+from mixedmode.runtime.operators.processor.frames.frame_form import FramesForm
 from mixedmode.runtime.operators.processor.frames.frame_settings import FrameSettings
 from pyspark.sql import Row
 
-TOKYO = Frames(FrameSettings("Asia/Tokyo"))
+TOKYO = FramesForm(FrameSettings("Asia/Tokyo"))
 MOMENT = pa.timestamp("us", "UTC")
 
 
