@@ -206,7 +206,7 @@ def executed(jobs: Jobs, style: Any) -> None:
     """An epoch over some rows on two shards."""
     local, nothing = fs.LocalFileSystem(), cast(Any, None)
     place: Any = OutputPlace(local, None)
-    operator = cast(Any, SimpleNamespace(is_stateless=False))
+    operator = cast(Any, SimpleNamespace(is_stateless=False, has_first_pass=False))
     executor = EpochExecutor(nothing, operator, Settings(), "job", "run", 16, local, "", place, "")
     executor.jobs = cast(Any, jobs)
     epoch = EpochSpec(1, style, MIN_WATERMARK, MIN_WATERMARK, MIN_WATERMARK, 0, MIN_WATERMARK)
