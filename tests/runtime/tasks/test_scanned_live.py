@@ -166,7 +166,7 @@ def test_other_sources_and_rows_are_sparks(spark: SparkSession, folder: Path, tm
 
 
 def test_folders_of_a_micro_batch_stand_for_columns(spark: SparkSession, tmp_path: Path) -> None:
-    """Its partial aggregates by a column of the path are those that Spark makes, one part of each file's rows at a time."""
+    """Its partial aggregates by a column of the path are those that Spark makes, a part of a file at a time."""
     for day, number in (("1", 0), ("1", ROWS), ("2", 2 * ROWS), ("__HIVE_DEFAULT_PARTITION__", 3 * ROWS)):
         folder = tmp_path / "by day" / f"day={day}"
         folder.mkdir(parents=True, exist_ok=True)
