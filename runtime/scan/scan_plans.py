@@ -45,8 +45,9 @@ _SETTINGS = {
     "spark.sql.parquet.datetimeRebaseModeInRead": "corrected",
     "spark.sql.parquet.int96AsTimestamp": "true",
 }
-#: Settings that change what expressions give begin so, but for those of Parquet files, which are above.
-_LEGACY, _LEGACY_PARQUET = "spark.sql.legacy.", "spark.sql.legacy.parquet."
+#: Settings that change what expressions give begin so, but for those of Parquet files, which are above, and of Python
+#: functions.
+_LEGACY, _OTHER_LEGACY = "spark.sql.legacy.", ("spark.sql.legacy.parquet.", "spark.sql.legacy.execution.")
 
 
 def check_source(frame: DataFrame, least_bytes: int = 0) -> None:
@@ -142,7 +143,7 @@ def _check_settings(spark: SparkSession, values: list[Value]) -> None:
     if all(value.function == "column" for value in values):
         return
     for conf in session_settings(spark):
-        if conf.startswith(_LEGACY) and not conf.startswith(_LEGACY_PARQUET):
+        if conf.startswith(_LEGACY) and not conf.startswith(_OTHER_LEGACY):
             raise NotTakenError(f"{conf} is set, and values are computed")
 
 
