@@ -129,8 +129,7 @@ class StateReader:
         reader.lookup("c-1")
 
     In all methods, ``checkpoint`` None means the newest one; ``operator`` or ``name`` None means the only one.  Columns
-    are
-    those of Spark's ``statestore`` source; additional ones come last.
+    are those of Spark's ``statestore`` source; additional ones come last.
     """
 
     def __init__(self, store: CheckpointStore, spark: SparkSession | None) -> None:

@@ -161,8 +161,7 @@ class Harness(StateOfKeys):
             harness.backlog([("N1", datetime(2024, 1, 1), 5)])
 
         Called again later: a stream that has fallen back into backlog.  Under ``execution.runtime-mode = batch`` the
-        input
-        ends with it.
+        input ends with it.
 
         Args:
             rows: the rows.
@@ -367,10 +366,8 @@ class Harness(StateOfKeys):
             harness.assert_same_results(rows, cuts=5, out_of_order=True)
 
         Each way has a harness of its own, made like this one.  It compares all output rows up to the end of the input,
-        in any
-        order.  Unless MAX_WATERMARK comes at the switch, it also compares output, state and timers before that end.
-        The rows
-        come in event-time order; some ways also restart from a checkpoint.
+        in any order.  Unless MAX_WATERMARK comes at the switch, it also compares output, state and timers before that
+        end. The rows come in event-time order; some ways also restart from a checkpoint.
 
         Args:
             rows: the rows; without event times they come in this order.

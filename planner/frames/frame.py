@@ -119,10 +119,8 @@ class MixedFrame(ColumnAccess, ViewedFrame):
             orders.transform(lambda frame: frame.join(spark.read.parquet("rates"), "country"))
 
         The function is called once for history and once for live (after a keyed stage: for an empty frame, and then for
-        the
-        rows of each epoch), and must return the same columns each time.  If its result has state, it is called once
-        with
-        this frame itself, so it may call what this frame has (``dropDuplicates``, ``groupBy(…).agg(…)``, another
+        the rows of each epoch), and must return the same columns each time.  If its result has state, it is called once
+        with this frame itself, so it may call what this frame has (``dropDuplicates``, ``groupBy(…).agg(…)``, another
         ``transform``).  Afterwards the column with the name of the watermarked column is the event time.
         """
         mapped = self._inputs.map("transform", lambda frame: transformed(frame, func, args, kwargs))
@@ -157,8 +155,8 @@ class MixedFrame(ColumnAccess, ViewedFrame):
             totals.orderBy(F.desc("spent")).limit(10)
 
         As in Spark, rows of all epochs count.  The first rows are the first by event time if there is a watermark, else
-        in the
-        order of arrival; after a stage without a watermark their order is undefined.  Not for outputMode ``update``.
+        in the order of arrival; after a stage without a watermark their order is undefined.  Not for outputMode
+        ``update``.
 
         Raises:
             PlanError: ``num`` is not a number of rows.
@@ -298,10 +296,8 @@ class MixedFrame(ColumnAccess, ViewedFrame):
             orders.dropDuplicates(["id", "ts"])
 
         Of the rows of a backlog or a micro-batch, the one with the least event time stays; of several such rows the
-        first, in
-        the order of files and of their rows.  If the watermark's column, or a window of it, is among the columns, keys
-        that
-        the watermark has passed are forgotten; otherwise every key is remembered for ever.
+        first, in the order of files and of their rows.  If the watermark's column, or a window of it, is among the
+        columns, keys that the watermark has passed are forgotten; otherwise every key is remembered for ever.
 
         Raises:
             PlanError: a column is missing, or its values cannot be compared.

@@ -345,8 +345,7 @@ class MixedStreamWriter:
             print(writer.dryRun(rows=5))
 
         The sample really runs, in a temporary folder, as a history that ends there: windows and timers fire.  A
-        coordinator is
-        opened and closed.  The live source is not read.
+        coordinator is opened and closed.  The live source is not read.
 
         Args:
             rows: the number of result rows to return.

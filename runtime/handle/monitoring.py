@@ -63,8 +63,7 @@ class MonitoredQuery:
             query.status["phase"]
 
         ``phase`` is ``done`` when the job has come to its own end; ``mode`` is that of the phase: ``backlog`` (sorted
-        by key)
-        or ``streaming``; ``shards`` has the number of shards of each stage.
+        by key) or ``streaming``; ``shards`` has the number of shards of each stage.
         """
         now = self._runner.now
         phase, active = now.phase, self.isActive
@@ -166,8 +165,7 @@ class MonitoredQuery:
             query.history()
 
         They come from the event log below the location (``mixedmode history`` prints the same).  Frequent events are
-        kept at
-        most once a second, and less often for older times.
+        kept at most once a second, and less often for older times.
 
         Args:
             run: the id of one run, or its beginning; None: all runs.

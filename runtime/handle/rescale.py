@@ -21,10 +21,8 @@ class RescalableQuery(StoppableQuery):
 
         Between two epochs the query takes a checkpoint, assigns the key groups to the new shards, and takes another
         checkpoint.  The results are those of a query that was left alone.  If the process dies meanwhile, the next
-        start has
-        the old shards or the new ones.  In a pause it happens at once.  The next epochs build the working copies of the
-        new
-        shards from the existing files.
+        start has the old shards or the new ones.  In a pause it happens at once.  The next epochs build the working
+        copies of the new shards from the existing files.
 
         A later start keeps the new number, unless ``pipeline.parallelism`` is set: then that option counts.
 

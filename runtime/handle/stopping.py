@@ -34,16 +34,12 @@ class StoppableQuery(AwaitableQuery):
             query.stop(timeout=60)
 
         In the live phase the running epoch is finished and a checkpoint is taken: all processed rows are visible.  A
-        backlog at
-        batch speed has no checkpoint; the next start reuses its finished shards.  Called from the query's own
-        ``foreachBatch``
-        function, ``stop`` returns at once, and the query ends after that function.
+        backlog at batch speed has no checkpoint; the next start reuses its finished shards.  Called from the query's
+        own ``foreachBatch`` function, ``stop`` returns at once, and the query ends after that function.
 
         If a function or a task has not returned in time, its Spark jobs are cancelled and the run is given up: the
-        location is
-        free, and the next start processes again what has no checkpoint.  A Python function on the driver cannot be
-        ended from
-        outside: its thread stays until it returns, and its result is not used.
+        location is free, and the next start processes again what has no checkpoint.  A Python function on the driver
+        cannot be ended from outside: its thread stays until it returns, and its result is not used.
 
         Args:
             timeout: seconds to wait; None: as ``execution.stop.timeout`` says, by default without limit.
@@ -92,12 +88,9 @@ class StoppableQuery(AwaitableQuery):
             query.pause()
 
         The running epoch is finished and a checkpoint is taken: all processed rows are visible, and nothing is pending.
-        The
-        query keeps its state, its source positions and its checkpointLocation; :meth:`resume` continues it.  During the
-        pause
-        :meth:`savepoint`, :meth:`stopWithSavepoint` and :meth:`stop` work.  In a backlog at batch speed running shards
-        are
-        finished and kept; there is no checkpoint before its end.
+        The query keeps its state, its source positions and its checkpointLocation; :meth:`resume` continues it.  During
+        the pause :meth:`savepoint`, :meth:`stopWithSavepoint` and :meth:`stop` work.  In a backlog at batch speed
+        running shards are finished and kept; there is no checkpoint before its end.
 
         Processing time continues: timers that become due, and state whose time to live ends, wait for the end of the
         pause.
@@ -127,8 +120,7 @@ class StoppableQuery(AwaitableQuery):
             query.savepoint("savepoints/7")
 
         It holds what was processed when the savepoint began.  The query continues while the files are copied, and does
-        not end
-        before they are.
+        not end before they are.
 
         Args:
             path: a folder that is empty or does not exist, local or a URI.

@@ -54,10 +54,8 @@ class AwaitableQuery(MonitoredQuery):
 
         A terminal and a notebook cell are redrawn.  Elsewhere a line is printed every few seconds, and for each event.
         ``mixedmode watch LOCATION`` shows the same from another process.  Ctrl-C ends the watching
-        (``KeyboardInterrupt``).  In
-        a notebook the query continues.  In a script PySpark's own handler cancels the running Spark jobs before, which
-        ends
-        the query if it had any.
+        (``KeyboardInterrupt``).  In a notebook the query continues.  In a script PySpark's own handler cancels the
+        running Spark jobs before, which ends the query if it had any.
 
         Args:
             until: a phase ("live", …) at whose beginning to return; None: watch until the query has ended.

@@ -1,11 +1,10 @@
 """Partial aggregates of Arrow tables by Acero: those that give what Spark's do, to the bit, in any order of rows.
 
 Whole numbers and decimals are summed only where no sum can leave its type, so that there is no overflow to be found; a
-sum of whole numbers as doubles only while it stays exact, unless sums may be rounded as Spark's are, in any order.
-Of floats the least and the greatest are taken as
-numbers in the order that Spark has them in, NaN above all; not where a zero has a sign, as then Spark's answer depends
-on which came first.  Strings are in the order of their bytes, as Spark's are unless they have a collation, which is
-another type.
+sum of whole numbers as doubles only while it stays exact, unless sums may be rounded as Spark's are, in any order. Of
+floats the least and the greatest are taken as numbers in the order that Spark has them in, NaN above all; not where a
+zero has a sign, as then Spark's answer depends on which came first.  Strings are in the order of their bytes, as
+Spark's are unless they have a collation, which is another type.
 """
 
 from __future__ import annotations

@@ -59,8 +59,7 @@ def read(
     exists yet.  You can give another history that holds what the table had up to ``version``, such as a copy.
 
     ``start()`` raises an error if the log shows that commits after the version are gone or remove rows (a stream of
-    Delta
-    fails there).  A restarted job continues from the position of its checkpoint.
+    Delta fails there).  A restarted job continues from the position of its checkpoint.
 
     Args:
         spark: a session with Delta's package, extension and catalog.

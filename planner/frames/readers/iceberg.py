@@ -56,14 +56,11 @@ def read(
         flights = iceberg.read(spark, "lake.flights")
 
     The history is the table at ``snapshot``, read as a batch.  The stream begins with the next snapshot, whether or not
-    it
-    exists yet.  You can give another history that holds what the table had up to ``snapshot``.
+    it exists yet.  You can give another history that holds what the table had up to ``snapshot``.
 
     ``start()`` raises an error if the snapshots show that the table was rolled back before that one, that later ones
-    are
-    gone, or that one removes rows (a stream of Iceberg fails there).  A restarted job continues from the position of
-    its
-    checkpoint.
+    are gone, or that one removes rows (a stream of Iceberg fails there).  A restarted job continues from the position
+    of its checkpoint.
 
     Args:
         spark: a session with Iceberg's runtime.

@@ -95,9 +95,8 @@ def read(
     - **Alone**, without a history: everything that the topic holds when the job starts is its backlog.
 
     ``start()`` raises an error if positions show that messages are lost (the topic has deleted some that the history
-    does
-    not have), doubled, or of unknown position.  For a cut by time it does so if the topic has deleted messages and the
-    remaining ones begin after the cut.
+    does not have), doubled, or of unknown position.  For a cut by time it does so if the topic has deleted messages and
+    the remaining ones begin after the cut.
 
     Args:
         spark: a session with Spark's Kafka connector.

@@ -21,8 +21,7 @@ def read_history(location: str, *, run: str | None = None, since_ms: int | None 
             print(event)
 
     A run that was killed has no :class:`~.events.RunEnded`.  An event of a newer version of mixedmode that this version
-    does
-    not know is an :class:`~.events.UnknownEvent`.
+    does not know is an :class:`~.events.UnknownEvent`.
 
     Args:
         location: the job's ``checkpointLocation``, a folder or a URI.

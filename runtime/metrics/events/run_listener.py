@@ -30,11 +30,9 @@ class RunListener:
 
     Override the methods of the events that you need, or :meth:`onEvent`, which gets every event.  mixedmode calls a
     listener on a thread of its own, with one event at a time, in order; events of several queries may alternate.  A
-    slow
-    listener loses the oldest of the frequent events (``onEpochApplied``, ``onBacklogProgressed``, ``onPositionsKnown``,
-    ``onCheckpointCompleted``), which is logged.  An exception of a listener is logged once, with its traceback, and
-    does not
-    affect any job.
+    slow listener loses the oldest of the frequent events (``onEpochApplied``, ``onBacklogProgressed``,
+    ``onPositionsKnown``, ``onCheckpointCompleted``), which is logged.  An exception of a listener is logged once, with
+    its traceback, and does not affect any job.
 
     Raises:
         TypeError: (of a class) a method has the name of an event that does not exist.

@@ -51,18 +51,15 @@ class OperatorCoordinator:
 
     Events are plain data.  Each side receives each event exactly once and in the order in which the other side sent it,
     also when the query fails and is started again: the coordinator's state is part of every checkpoint, together with
-    the
-    events that are on their way.
+    the events that are on their way.
 
     The runtime calls all methods one after the other, all but :meth:`close` with ``context.lock`` held.  Threads of a
     coordinator may send events at any time.  If such a thread changes the state that :meth:`checkpoint` returns and
-    sends
-    an event that belongs to the change, it must do both inside ``with context.lock:``, so that a checkpoint has both or
-    none.
+    sends an event that belongs to the change, it must do both inside ``with context.lock:``, so that a checkpoint has
+    both or none.
 
     An exception in a method fails the query with a ``CoordinatorError``; a restart continues from the last checkpoint.
-    One
-    in :meth:`checkpoint` fails that checkpoint, and the query if no more checkpoints may fail
+    One in :meth:`checkpoint` fails that checkpoint, and the query if no more checkpoints may fail
     (``execution.checkpointing.tolerable-failed-checkpoints``).  One in :meth:`close` is logged.
     """
 
@@ -85,10 +82,8 @@ class OperatorCoordinator:
         """Called after :meth:`open`, once per shard: the shard continues from this checkpoint, as the coordinator does.
 
         Events that were on their way arrive without your help.  The number of shards may have changed.
-        ``query.rescale()``
-        changes it while the query runs: then this method is called once for each new shard, with the last complete
-        checkpoint,
-        to which neither side goes back.
+        ``query.rescale()`` changes it while the query runs: then this method is called once for each new shard, with
+        the last complete checkpoint, to which neither side goes back.
         """
 
     def handleEventFromSubtask(self, shard: int, event: Any) -> None:
@@ -109,10 +104,8 @@ class OperatorCoordinator:
         """Returns the state that :meth:`restore` needs; it must cover everything that was received and sent so far.
 
         The checkpoint is cut when this method returns: an event that it sends belongs to the checkpoint.  After a
-        restore the
-        event comes from the checkpoint and must not be sent again, so the returned state must cover it, too: send first
-        and
-        then serialise, or serialise what will have been sent.
+        restore the event comes from the checkpoint and must not be sent again, so the returned state must cover it,
+        too: send first and then serialise, or serialise what will have been sent.
         """
         return b""
 
