@@ -177,6 +177,8 @@ def relation_of(plan: Any) -> Any:
         return relation_of(behind)
     if len(found) != 1 or class_name(found[0]) != "LogicalRelation":
         kinds = ", ".join(sorted({class_name(leaf) for leaf in found}))
+        if len(found) > 1:
+            raise NotTakenError(f"the rows come from {len(found)} reads ({kinds}) that are not united last")
         raise NotTakenError(f"the rows come from {kinds}, not from Parquet files")
     return found[0]
 

@@ -14,7 +14,6 @@ from .numbers import array_of, numbers_of
 from .values import FUNCTIONS, Function, Value
 
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
-_UNITS = {"second": _SECOND, "minute": _MINUTE, "hour": _HOUR}
 #: Days since 1970 of the years 1 to 9999.
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 
@@ -95,10 +94,15 @@ def _truncated_date(value: Value, dates: pa.Array) -> pa.Array:
 def _truncated_time(value: Value, times: pa.Array) -> pa.Array:
     unit, zone = value.options
     numbers, nulls = numbers_of(times)
-    if unit in ("second", "minute"):  # of UTC, as in Spark
-        zone.local(numbers, nulls)
-        return array_of(numbers - numbers % _UNITS[unit], nulls, value.type)
     local = zone.local(numbers, nulls)
+    if unit == "second":  # of UTC, as in Spark
+        return array_of(numbers - numbers % _SECOND, nulls, value.type)
+    if unit == "minute":  # of the clock: once, clocks were apart by seconds
+        begin = numbers - local % _MINUTE
+        changed = zone.offsets_at(begin, nulls) != local - numbers
+        if (changed if nulls is None else changed & ~nulls).any():
+            raise NotTakenError(f"clocks in {zone.name} change within a minute")
+        return array_of(begin, nulls, value.type)
     if unit == "hour":
         begin = local - local % _HOUR
     elif unit == "day":

@@ -209,3 +209,20 @@ def test_expressions_are_sparks_to_the_bit(spark: SparkSession, tmp_path: Path, 
         assert not rare, f"hardly a row was compared: {rare}"
 
     run()
+
+
+def test_a_minute_begins_when_clocks_say_so(spark: SparkSession, tmp_path: Path) -> None:
+    """Clocks have been apart by seconds, and the minute in which they were put right is left to Spark."""
+    put_right_us = 63_593_070_000_000  # Monrovia's, by 44 minutes and 30 seconds
+    times = [put_right_us + 7_000_000 * step for step in range(-30, 30)] + [None, -3_000_000_000_000_001, 1]
+    rows = pa.table({"t": pa.array(times, TYPES["timestamp"])}).to_batches()[0]
+    pq.write_table(pa.Table.from_batches([rows]), tmp_path / "a.parquet")
+    for zone in ("America/Sao_Paulo", "Asia/Kolkata", "Africa/Monrovia"):
+        with session_settings(spark, spark__sql__session__timeZone=zone):
+            frame = spark.read.parquet(str(tmp_path / "a.parquet")).coalesce(1)
+            value = value_of(frame, "date_trunc('minute', t)")
+            theirs = frame.selectExpr("date_trunc('minute', t) AS x").toArrow()["x"].combine_chunks()
+            places = taken(value, rows)
+        its = pa.array(places)
+        assert bits(Batch(rows.take(its)).of(value)) == bits(theirs.take(its)), zone
+        assert len(places) > len(times) - 6
