@@ -29,7 +29,8 @@ class Reader:
         )
         self.partition_types = {field.name: field.dataType for field in partitions.fields}
         self._types = {field.name: field.dataType for field in schema.fields}
-        self._ids = {one.exprId().id() for one in items(leaf.output())}
+        #: Users may write a name in another case than the files.
+        self._names = {one.exprId().id(): str(one.name()) for one in items(leaf.output())}
         self._float_sums = float_sums
         self._translator = translator(self._column)
         self.columns: dict[str, ScanColumn] = {}
@@ -42,9 +43,10 @@ class Reader:
         return self._translator.value(expression)
 
     def _column(self, attribute: Any) -> Value:
-        name, spark_type = str(attribute.name()), str(attribute.dataType().simpleString())
-        if attribute.exprId().id() not in self._ids:
-            raise NotTakenError(f"column {name} is not of the files")
+        spark_type = str(attribute.dataType().simpleString())
+        name = self._names.get(attribute.exprId().id())
+        if name is None:
+            raise NotTakenError(f"column {attribute.name()} is not of the files")
         if not is_scannable(spark_type):
             raise NotTakenError(f"column {name} has type {spark_type}")
         if "CHAR_VARCHAR" in str(attribute.metadata().json()):

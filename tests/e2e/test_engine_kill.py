@@ -19,9 +19,9 @@ KEYS, ROWS, SHARDS = 40, 400, 4
 @pytest.mark.slow
 @pytest.mark.parametrize("job", ["aggregate", "deduplicate"])
 def test_a_backlog_killed_with_one_engine_goes_on_with_either(tmp_path: Path, driver_jvm: DriverJvm, job: str) -> None:
-    """Killed between the scan and the shards, and with some shards finished: the next driver, whatever its engine,
-    removes the runs, takes over the finished shards and no others, and commits what an undisturbed one would; a task
-    that dies after it has scanned, and one that dies after it has merged, run again."""
+    """Killed between the scan and the shards, and with some shards finished: the next driver removes the runs, takes
+    over the shards that its engine has finished and no others, and commits what an undisturbed one would; a task that
+    dies after it has scanned, and one that dies after it has merged, run again."""
     (tmp_path / "history").mkdir()
     for name, first in (("a", 0), ("b", ROWS // 2)):
         values = range(first, first + ROWS // 2)
@@ -51,16 +51,22 @@ def test_a_backlog_killed_with_one_engine_goes_on_with_either(tmp_path: Path, dr
     assert len(by_spark) == SHARDS
     lose_one(by_spark)
 
+    assert run("spark", "epoch-before-apply=kill") == KILLED
+    assert len(finished()) == SHARDS
+    assert by_spark.items() < finished().items()
+
     both_die_once = (f"scan-before-report=kill-once:{tmp_path / 'scanned'}", dies_once.replace("merged", "again"))
     assert run("arrow", *both_die_once, "epoch-before-apply=kill") == KILLED
     by_arrow = finished()
     assert len(by_arrow) == SHARDS
-    assert by_spark.items() < by_arrow.items()
+    assert not by_spark.items() & by_arrow.items()
     assert {path.name for path in tmp_path.iterdir()} >= {"scanned", "again"}
-    for path in by_spark:
-        path.unlink()  # what is left was merged from runs
+    lose_one(by_arrow)
 
-    assert run("spark") == 0
+    assert run("arrow", "epoch-before-apply=kill") == KILLED
+    assert by_arrow.items() < finished().items()
+
+    assert run("arrow") == 0
     assert not list(ours.rglob("*.run"))
     rows = pq.read_table(tmp_path / "out").to_pylist()
     each = {key: [value for value in range(ROWS) if value % KEYS == key] for key in range(KEYS)}

@@ -156,7 +156,7 @@ def test_partials_are_sparks_to_the_bit(spark: SparkSession, folder: Path, tmp_p
 
 
 def test_columns_of_paths_are_sparks(spark: SparkSession, tmp_path: Path) -> None:
-    """Partition columns of all types are keys, values and conditions, which leave out files."""
+    """Partition columns of all types are keys, values and conditions, which leave out files, in whatever case."""
     frame = spark.range(60).selectExpr(
         "id",
         "CAST(id % 3 AS INT) AS n",
@@ -166,7 +166,7 @@ def test_columns_of_paths_are_sparks(spark: SparkSession, tmp_path: Path) -> Non
     folder = tmp_path / "parts"
     frame.coalesce(1).write.partitionBy("n", "text", "day").parquet(str(folder))
     frame = spark.read.parquet(str(folder)).where("n < 2 AND n + id >= 0 AND day > '2024-02-28'")
-    for number, keys in enumerate((["n"], ["text", "day"], ["id"])):
+    for number, keys in enumerate((["n"], ["Text", "DAY"], ["ID"])):
         operator = planned(frame, keys, F.count("*"), F.sum("n"), F.max("text"), F.min("day"))
         found = scanned(operator, frame, tmp_path / str(number), 1 << 28)
         wanted = with_key_group(operator.prepare(frame, None), operator, GROUPS).toArrow()
