@@ -110,7 +110,16 @@ class Reader:
         return ScanKey(name, next(iter(times)), bounds)
 
     def call(self, name: str, expression: Any, text: str) -> PartialCall:
-        """A partial aggregate; ``text``: what users call it."""
+        """A partial aggregate.
+
+        Args:
+            name: of its column.
+            expression: Spark's.
+            text: what users call it.
+
+        Raises:
+            NotTakenError: it is not known to be the same; says why.
+        """
         function = expression.aggregateFunction()
         kind = class_name(function)
         if bool(expression.isDistinct()) and kind not in ("Min", "Max"):

@@ -184,6 +184,16 @@ def relation_of(plan: Any) -> Any:
 
 
 def check_relation(spark: SparkSession, leaf: Any, least_bytes: int) -> None:
+    """Raise unless a relation is of Parquet files that are read without options or settings of their own.
+
+    Args:
+        spark: the session that plans.
+        leaf: the relation.
+        least_bytes: files that have less together are not worth it.
+
+    Raises:
+        NotTakenError: it is not; says why.
+    """
     relation = leaf.relation()
     if class_name(relation) != "HadoopFsRelation":
         raise NotTakenError(f"the rows come from {class_name(relation)}, not from Parquet files")
