@@ -106,7 +106,7 @@ NOT_TAKEN: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {
     "state of Spark's": (lambda rows: rows.dropDuplicates(["id", "long"]), "Deduplicate"),
     "a computed column": (lambda rows: rows.withColumn("long", F.xxhash64("long")), "xxhash64"),
     "where it is from": (lambda rows: rows.withColumn("text", F.col("_metadata.file_name")), "GetStructField"),
-    "two streams": (lambda rows: rows.union(rows), "LogicalRelation, not from"),
+    "two streams": (lambda rows: rows.union(rows), "2 reads (LogicalRelation) that are not united last"),
     "a join": (lambda rows: rows.join(rows.sparkSession.range(5), "id"), "come from"),
     "now": (lambda rows: rows.where("at < now()"), "is a Now"),
 }
