@@ -21,31 +21,23 @@ from operator import not_
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyarrow import fs
 from pyspark.sql import DataFrame
 
-from ...errors import PlanError
 from ...state.keys.key_hash import is_hashable
 from ..catalyst.prepared.micro_batch import plan_behind
 from ..catalyst.spark_plans import analyzed, leaves, united
-from ..catalyst.types.arrow_functions import mapped_in_arrow
 from ..catalyst.types.arrow_types import arrow_schema
-from ..jvm.partition_jobs import collected_by_partition
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ..scan.parquet_scan import NotTakenError
 from ..scan.partial_calls import PartialCall, Sums
 from ..scan.partial_scans import PartialScan, RecognisedScan, check_first_file, file_parts
 from ..scan.scan_plans import check_source, recognised
-from ..storage.filesystem import delete_quietly
-from ..tasks.report import REPORT_SCHEMA
 from ..tasks.scan.partial_runs import Buckets, PartialRuns
 from ..tasks.scan.partial_scan import PartialScanTask, ScanReport
+from .scan_pass import ScanPass
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from ..operators.contract import EpochSpec, KeyedOperator
-    from ..spec import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -94,28 +86,8 @@ class ScannedRows:
 
 
 @dataclass(frozen=True)
-class ColumnarPass:
-    """Runs the scan of sorted passes.
-
-    Args:
-        spark: the session.
-        operator: the stage's.
-        settings: the job's.
-        filesystem: where runs go.
-        folder: their folder there, of this stage alone.
-        max_parallelism: number of key groups.
-        run_id: of this run.
-        progress_folder: where tasks report how far they are.
-    """
-
-    spark: SparkSession
-    operator: KeyedOperator
-    settings: Settings
-    filesystem: fs.FileSystem
-    folder: str
-    max_parallelism: int
-    run_id: str
-    progress_folder: str | None = None
+class ColumnarPass(ScanPass):
+    """Runs the scan of sorted passes of aggregates."""
 
     def scanned(
         self, inputs: Sequence[DataFrame], epoch: EpochSpec, shards: int, without: Collection[int]
@@ -145,13 +117,7 @@ class ColumnarPass:
         try:
             runs, missed = self._runs(taken, live, epoch, Buckets(shards, self.max_parallelism), tuple(without))
         except NotTakenError as error:
-            self.discard()
-            if engine == "arrow":
-                raise PlanError(
-                    f"execution.backlog.engine = arrow cannot be had for stage {self.operator.uid}: {error};"
-                    " use auto, which leaves to Spark what is not known to be the same"
-                ) from error
-            logger.warning("Spark instead of Arrow reads the backlog of stage %s: %s", self.operator.uid, error)
+            self.leave_to_spark(error)
             return None
         rest += missed
         return ScannedRows(runs, reduce(DataFrame.unionByName, rest) if rest else None)
@@ -169,10 +135,6 @@ class ColumnarPass:
                 logger.info("Spark reads for stage %s: %s", self.operator.uid, error)
                 rest.append(part)
         return taken, rest
-
-    def discard(self) -> None:
-        """Remove the runs, also those of attempts that have lost."""
-        delete_quietly(self.filesystem, self.folder)
 
     def _runs(
         self,
@@ -267,24 +229,13 @@ class ColumnarPass:
         """
         if not task.parts:
             return []
-        reports = self._reports(task)
-        if (why := next((report.not_taken for report in reports if report.not_taken is not None), None)) is not None:
-            raise NotTakenError(why)
+        reports = self.reports(task, len(task.parts), ScanReport.from_bytes)
         calls = {call.name: call for call in task.partials.calls}
         for report in reports:
             for column, bound in report.bounds:
                 if pa.types.is_floating(calls[column].type):
                     sums.add(calls[column], bound)
         return [path for report in reports for path in report.runs]
-
-    def _reports(self, task: PartialScanTask) -> list[ScanReport]:
-        places = mapped_in_arrow(self.spark.range(0, len(task.parts), 1, len(task.parts)), task, REPORT_SCHEMA)
-        at_once = self.settings.backlog_max_cores
-        if at_once is None:
-            rows = places.collect()
-        else:
-            rows = collected_by_partition(places, at_once, lambda: False, lambda: None)
-        return [ScanReport.from_bytes(bytes(row[0])) for row in rows]
 
     def _schema(self, partials: PartialScan) -> pa.Schema:
         types = {field.name: field.type for field in self.operator.key_schema}

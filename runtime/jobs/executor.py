@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_ScanPass = TypeVar("_ScanPass", ColumnarPass, RowPass)
 _Way = TypeVar("_Way", bound=HashExchange | InPlace | JoinedInShards | ShardExchange | ShardPins)
 
 
@@ -92,8 +93,8 @@ class EpochExecutor:
 
     def __post_init__(self) -> None:
         self._pickled = cloudpickle.dumps(self.operator)
-        self._columnar = None if self.runs_folder is None else self._columnar_pass(self.runs_folder)
-        self._row_pass = None if self.runs_folder is None else self._rows_read(self.runs_folder)
+        self._columnar = None if self.runs_folder is None else self._scan_pass(ColumnarPass, self.runs_folder)
+        self._row_pass = None if self.runs_folder is None else self._scan_pass(RowPass, self.runs_folder)
         self._pins: ShardPins | None = None
         self._can_pin: bool | None = None
         self._asking = threading.Lock()
@@ -234,8 +235,8 @@ class EpochExecutor:
         )
         return StageResult([report], observed_metrics(job) if self.observes else {})
 
-    def _columnar_pass(self, folder: str) -> ColumnarPass:
-        return ColumnarPass(
+    def _scan_pass(self, kind: type[_ScanPass], folder: str) -> _ScanPass:
+        return kind(
             spark=self.spark,
             operator=self.operator,
             settings=self.settings,
@@ -244,17 +245,6 @@ class EpochExecutor:
             max_parallelism=self.max_parallelism,
             run_id=self.run_id,
             progress_folder=self.progress_folder,
-        )
-
-    def _rows_read(self, folder: str) -> RowPass:
-        return RowPass(
-            spark=self.spark,
-            operator=self.operator,
-            settings=self.settings,
-            filesystem=self.state_filesystem,
-            folder=folder,
-            max_parallelism=self.max_parallelism,
-            run_id=self.run_id,
         )
 
     def task(

@@ -14,14 +14,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from pyarrow import fs
-
-from ...errors import PlanError
 from ...state.keys.key_hash import is_hashable
 from ..catalyst.spark_plans import united
-from ..catalyst.types.arrow_functions import mapped_in_arrow
 from ..catalyst.types.arrow_types import arrow_type
-from ..jvm.partition_jobs import collected_by_partition
 from ..operators.admission import can_be_late
 from ..operators.arrival import ARRIVAL_UNKNOWN_COLUMN
 from ..operators.dedup.definition import Deduplication
@@ -30,8 +25,7 @@ from ..scan.parquet_scan import NotTakenError
 from ..scan.partial_scans import file_parts
 from ..scan.row_scans import RecognisedRows, recognised_rows
 from ..scan.scan_plans import check_source
-from ..storage.filesystem import delete_quietly, resolve
-from ..tasks.report import REPORT_SCHEMA
+from ..storage.filesystem import resolve
 from ..tasks.scan.first_rows import first_rows
 from ..tasks.scan.joined_rows import joined_rows
 from ..tasks.scan.partial_runs import Buckets
@@ -39,12 +33,12 @@ from ..tasks.scan.row_runs import RowRuns
 from ..tasks.scan.row_scan import RankedPart, RowScanTask, RowsReport
 from ..tasks.scan.row_work import RowWork
 from .columnar_pass import LEAST_BYTES
+from .scan_pass import ScanPass
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from ..operators.contract import EpochSpec, KeyedOperator
-    from ..spec import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -140,16 +134,8 @@ class ReadRows:
 
 
 @dataclass(frozen=True)
-class RowPass:
-    """Reads the rows of sorted passes; the arguments are those of :class:`.ColumnarPass`."""
-
-    spark: SparkSession
-    operator: KeyedOperator
-    settings: Settings
-    filesystem: fs.FileSystem
-    folder: str
-    max_parallelism: int
-    run_id: str
+class RowPass(ScanPass):
+    """Reads the rows of sorted passes of deduplications and joins."""
 
     def read(
         self, inputs: Sequence[DataFrame], epoch: EpochSpec, shards: int, without: Collection[int]
@@ -171,25 +157,23 @@ class RowPass:
         if can_be_late(epoch.late_watermark_ms):
             return None
         try:
-            return self._read(inputs, epoch, Buckets(shards, self.max_parallelism), tuple(without), engine)
+            parts = recognise_parts(self.operator, inputs, epoch, engine)
         except NotTakenError as error:
-            self.discard()
-            if engine == "arrow":
-                raise PlanError(
-                    f"execution.backlog.engine = arrow cannot be had for stage {self.operator.uid}: {error};"
-                    " use auto, which leaves to Spark what is not known to be the same"
-                ) from error
-            logger.info("Spark reads for stage %s: %s", self.operator.uid, error)
+            self.leave_to_spark(error, scanned=False)
+            return None
+        try:
+            return self._read(parts, epoch, Buckets(shards, self.max_parallelism), tuple(without))
+        except NotTakenError as error:
+            self.leave_to_spark(error)
             return None
 
-    def discard(self) -> None:
-        """Remove the runs, also those of attempts that have lost."""
-        delete_quietly(self.filesystem, self.folder)
-
     def _read(
-        self, inputs: Sequence[DataFrame], epoch: EpochSpec, buckets: Buckets, without: tuple[int, ...], engine: str
+        self,
+        parts: Sequence[tuple[RowWork, RecognisedRows]],
+        epoch: EpochSpec,
+        buckets: Buckets,
+        without: tuple[int, ...],
     ) -> ReadRows:
-        parts = recognise_parts(self.operator, inputs, epoch, engine)
         work = parts[0][0]
         ranks = _ranks([scan for _, scan in parts]) if work.has_places else {}
         self.discard()
@@ -241,16 +225,7 @@ class RowPass:
             without=without,
             memory_bytes=self.settings.sorter_memory_bytes,
         )
-        places = mapped_in_arrow(self.spark.range(0, len(task.parts), 1, len(task.parts)), task, REPORT_SCHEMA)
-        at_once = self.settings.backlog_max_cores
-        if at_once is None:
-            rows = places.collect()
-        else:
-            rows = collected_by_partition(places, at_once, lambda: False, lambda: None)
-        reports = [RowsReport.from_bytes(bytes(row[0])) for row in rows]
-        if (why := next((report.not_taken for report in reports if report.not_taken is not None), None)) is not None:
-            raise NotTakenError(why)
-        return reports
+        return self.reports(task, len(task.parts), RowsReport.from_bytes)
 
 
 #: The column with the numbers of rows in their files.

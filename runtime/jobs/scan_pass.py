@@ -1,0 +1,114 @@
+"""What passes have in common whose tasks read files in place of Spark: where runs go, their job, and the way back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import pyarrow as pa
+from pyarrow import fs
+
+from ...errors import PlanError
+from ..catalyst.types.arrow_functions import mapped_in_arrow
+from ..jvm.partition_jobs import collected_by_partition
+from ..scan.parquet_scan import NotTakenError
+from ..storage.filesystem import delete_quietly
+from ..tasks.report import REPORT_SCHEMA
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ..operators.contract import KeyedOperator
+    from ..spec import Settings
+
+logger = logging.getLogger(__name__)
+
+
+class TaskReport(Protocol):
+    """What a task that reads files tells."""
+
+    @property
+    def not_taken(self) -> str | None:
+        """Why Spark has to read; None: it need not."""
+
+
+Report = TypeVar("Report", bound=TaskReport)
+
+
+@dataclass(frozen=True)
+class ScanPass:
+    """A sorted pass whose tasks read files.
+
+    Args:
+        spark: the session.
+        operator: the stage's.
+        settings: the job's.
+        filesystem: where runs go.
+        folder: their folder there, of this stage alone.
+        max_parallelism: number of key groups.
+        run_id: of this run.
+        progress_folder: where tasks report how far they are; None: nobody looks.
+    """
+
+    spark: SparkSession
+    operator: KeyedOperator
+    settings: Settings
+    filesystem: fs.FileSystem
+    folder: str
+    max_parallelism: int
+    run_id: str
+    progress_folder: str | None = None
+
+    def discard(self) -> None:
+        """Remove the runs, also those of attempts that have lost."""
+        delete_quietly(self.filesystem, self.folder)
+
+    def leave_to_spark(self, error: NotTakenError, *, scanned: bool = True) -> None:
+        """Remove the runs, and say why Spark reads.
+
+        Args:
+            error: the reason.
+            scanned: whether tasks have scanned files in vain.
+
+        Raises:
+            PlanError: only Arrow may read (``execution.backlog.engine = arrow``).
+        """
+        self.discard()
+        if self.settings.backlog_engine == "arrow":
+            raise PlanError(
+                f"execution.backlog.engine = arrow cannot be had for stage {self.operator.uid}: {error};"
+                " use auto, which leaves to Spark what is not known to be the same"
+            ) from error
+        if scanned:
+            logger.warning("Spark instead of Arrow reads the backlog of stage %s: %s", self.operator.uid, error)
+        else:
+            logger.info("Spark reads for stage %s: %s", self.operator.uid, error)
+
+    def reports(
+        self,
+        task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+        tasks: int,
+        read: Callable[[bytes], Report],
+    ) -> list[Report]:
+        """Run a Spark job, and return what its tasks report.
+
+        Args:
+            task: what each does; it knows its number from Spark.
+            tasks: how many there are.
+            read: makes a report of its bytes.
+
+        Raises:
+            NotTakenError: a task says that Spark has to read.
+        """
+        places = mapped_in_arrow(self.spark.range(0, tasks, 1, tasks), task, REPORT_SCHEMA)
+        at_once = self.settings.backlog_max_cores
+        if at_once is None:
+            rows = places.collect()
+        else:
+            rows = collected_by_partition(places, at_once, lambda: False, lambda: None)
+        reports = [read(bytes(row[0])) for row in rows]
+        if (why := next((report.not_taken for report in reports if report.not_taken is not None), None)) is not None:
+            raise NotTakenError(why)
+        return reports
