@@ -23,6 +23,7 @@ def main() -> None:
             print("told", name, "nothing", flush=True)
         except mixedmode.MixedModeError as error:
             print("told", name, error.code, " ".join(str(error).split()), flush=True)
+    print("all have been tried", flush=True)
     spark.stop()
 
 

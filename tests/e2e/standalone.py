@@ -173,22 +173,24 @@ class Submitted:
         for name, value in conf.items():
             command += ["--conf", f"{name}={value}"]
         around = {**os.environ, "PYSPARK_PYTHON": sys.executable, **environment}
-        self._begins = log.stat().st_size if log.exists() else 0
-        self._log = log
-        with open(log, "ab") as said:
+        # Of Spark's log (stderr) and of the program (stdout): in one file the one's lines would stand within the other's.
+        self._logs = (log, log.with_suffix(".out"))
+        self._begins = [path.stat().st_size if path.exists() else 0 for path in self._logs]
+        with open(self._logs[0], "ab") as logged, open(self._logs[1], "ab") as said:
             self.process = subprocess.Popen(
                 [*command, str(script)],
                 cwd=log.parent,
                 env=around,
                 stdout=said,
-                stderr=said,
+                stderr=logged,
                 start_new_session=True,
                 preexec_fn=_die_with_parent,
             )
 
     def lines(self) -> list[str]:
-        """What it has said so far."""
-        return self._log.read_bytes()[self._begins :].decode(errors="replace").splitlines()
+        """What it has said so far: the lines of Spark's log, then those of the program."""
+        said = [path.read_bytes()[begin:] for path, begin in zip(self._logs, self._begins, strict=True)]
+        return [line for part in said for line in part.decode(errors="replace").splitlines()]
 
     def count(self, words: str) -> int:
         """How many lines have these words in them."""

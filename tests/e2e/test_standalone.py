@@ -86,7 +86,6 @@ class Job:
 
 def epochs(driver: standalone.Submitted) -> list[dict[str, Any]]:
     """What a driver has told of its epochs."""
-    # A line of the JVM's log may stand right before or behind.
     return [json.loads(found) for found in re.findall(r'{"epoch".*?}}', "\n".join(driver.lines()))]
 
 
@@ -310,10 +309,11 @@ def test_workers_with_a_wrong_python_are_told_at_the_start(cluster: standalone.C
     script = Path(__file__).with_name("driver_interpreters.py")
     driver = standalone.Submitted(cluster.url, script, conf, environment, tmp_path / "driver.log")
     try:
-        driver.wait_until(lambda: driver.count("told ") == len(says), "all have been tried")
+        driver.wait_until(lambda: driver.count("all have been tried"), "all have been tried")
     finally:
         driver.end(signal.SIGKILL)
     told = {line.split()[1]: line for line in driver.lines() if line.startswith("told ")}
+    assert told.keys() == says.keys()
     assert told.pop("right") == "told right nothing"
     for name, line in told.items():
         assert line.startswith(f"told {name} MIXEDMODE_WORKER_PYTHON Spark's workers would run Python '{name}', "), line
