@@ -32,7 +32,7 @@ from mixedmode.runtime.driver.run import runner as driver_runner
 from mixedmode.runtime.driver.run.runner import JobRunner
 from mixedmode.runtime.driver.run.running_job import RunningJob
 from mixedmode.runtime.metrics.events.event_files import HistoryFolder
-from mixedmode.runtime.metrics.events.facts import ToldTogether
+from mixedmode.runtime.metrics.events.facts import FactListeners
 from mixedmode.runtime.metrics.history import RunHistory
 from mixedmode.runtime.metrics.run_events import RunEvents
 from mixedmode.runtime.operators.contract import KeyedOperator, ShardCounters
@@ -225,7 +225,7 @@ class Driver:
         )  # fmt: skip
         job = _job(folder, operator, shards)
         self.checkpoints_cost, self._events = Cost(), RunEvents(job, "benchmark")
-        told = ToldTogether(RunHistory("benchmark", job.name, job.sink.describe()), self._events)
+        told = FactListeners(RunHistory("benchmark", job.name, job.sink.describe()), self._events)
         runner = JobRunner(job, str(folder / "checkpoints"), "benchmark", told)
         runner.claim()
         assert runner.identity is not None and runner.lease.claim is not None

@@ -26,7 +26,7 @@ from .jobs.first_workers import start_workers
 from .jvm.job_cancellation import is_of_a_cancelled_job
 from .jvm.jvm_loss import links
 from .metrics.events.event_files import HistoryFolder
-from .metrics.events.facts import RunFailed, RunStopped, ToldTogether
+from .metrics.events.facts import FactListeners, RunFailed, RunStopped
 from .metrics.history import RunHistory
 from .metrics.run_events import RunEvents
 from .metrics.shown_run import ShownRun
@@ -85,7 +85,7 @@ class MixedQuery(RescalableQuery):
             stopped=self._stopped_from_outside,
         )
         self._events = RunEvents(job, self.runId)
-        self._told = ToldTogether(self._history, self._events, self._shown)
+        self._told = FactListeners(self._history, self._events, self._shown)
         self._location = location
         self._runner = JobRunner(job, location, self.runId[:8], self._told)
         self._ended = threading.Event()

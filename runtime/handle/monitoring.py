@@ -11,6 +11,7 @@ from ..driver.run.runner import JobRunner
 from ..jvm.jvm_loss import explain_jvm_loss
 from ..jvm.spark_errors import cause_first, what_happened
 from ..jvm.worker_errors import translate
+from ..metrics.epoch import checkpoint_entry
 from ..metrics.events.event_reader import read_history
 from ..metrics.events.events import RunEvent
 from ..metrics.history import RunHistory
@@ -106,7 +107,7 @@ class MonitoredQuery:
     @property
     def checkpoints(self) -> list[dict[str, Any]]:
         """The last 100 checkpoints that this run has completed, oldest first: ``query.checkpoints[-1]``."""
-        return [FrozenDict(report.to_json()) for report in self._history.checkpoints]
+        return [FrozenDict(checkpoint_entry(one)) for one in self._history.checkpoints]
 
     @property
     def lateRows(self) -> DataFrame:

@@ -9,6 +9,7 @@ from typing import Any
 from ...state.store.state_manifest import StateManifest
 from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..tasks.report import ShardReport
+from .events.events import CheckpointCompleted, DataLost
 from .events.facts import OffsetsRead, SourceSeen
 from .progress import timestamp
 
@@ -134,6 +135,36 @@ def lag_by_partition(end: Any, latest: Any) -> dict[str, dict[str, int]] | None:
         }
     except (AttributeError, KeyError, TypeError):
         return None
+
+
+def lost_entry(lost: DataLost) -> dict[str, Any]:
+    """One entry of ``dataLost`` in an entry of ``sources``."""
+    return {
+        "topic": lost.topic,
+        "partition": lost.partition,
+        "firstOffset": lost.first_offset,
+        "lastOffset": lost.last_offset,
+        "fate": lost.fate,
+    }
+
+
+def checkpoint_entry(completed: CheckpointCompleted) -> dict[str, Any]:
+    """A checkpoint as ``query.checkpoints`` and the records after it have it."""
+    return {
+        "id": completed.checkpoint_id,
+        "trigger": completed.trigger,
+        "kind": completed.kind,
+        "drained": completed.drained,
+        "durationMs": completed.duration_ms,
+        "durationsMs": completed.durations_ms,
+        "stateBytes": completed.state_bytes,
+        "stateEntries": completed.state_entries,
+        "stateFiles": completed.state_files,
+        "newFiles": completed.new_files,
+        "newBytes": completed.new_bytes,
+        "numOutputRows": completed.output_rows,
+        "outputBytes": completed.output_bytes,
+    }
 
 
 def event_time(watermark_ms: int, max_ms: int | None) -> dict[str, str]:

@@ -12,23 +12,30 @@ from typing import TYPE_CHECKING, Any
 
 from ..checkpoints.identity import query_id
 from ..jvm.spark_errors import cause_first
-from .epoch import durations_ms, event_time, lag_ms, offsets_entry, source_entry, state_operator, together, totals
-from .events.checkpoint import CheckpointReport
+from .descriptions import described
+from .epoch import (
+    checkpoint_entry,
+    durations_ms,
+    event_time,
+    lag_ms,
+    lost_entry,
+    offsets_entry,
+    source_entry,
+    state_operator,
+    together,
+    totals,
+)
+from .events.events import CheckpointCompleted, DataLost, PhaseBegan
 from .events.facts import (
-    CheckpointCompleted,
-    EpochApplied,
+    EpochReport,
     Fact,
-    MessagesLost,
     OffsetsKnown,
-    PhaseBegan,
     RowsDelivered,
     RunFailed,
     WholeResultObserved,
 )
 from .lifecycle import LifecycleEvent
 from .progress import QueryProgress, timestamp
-from .story import sentence
-from .wording import in_words
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -74,40 +81,40 @@ class RunHistory:
         self._checkpoint_events: deque[tuple[int, LifecycleEvent]] = deque(maxlen=_RECENT)
         self._numbers = itertools.count()
         self._checkpoint: dict[str, Any] | None = None
-        self._checkpoints: deque[CheckpointReport] = deque(maxlen=_RECENT)
+        self._checkpoints: deque[CheckpointCompleted] = deque(maxlen=_RECENT)
         self._phases: list[str] = []
         #: What epochs that have no record yet have not found.
-        self._lost: list[MessagesLost] = []
+        self._lost: list[DataLost] = []
         #: When the last epoch began, by the monotonic clock.
         self._epoch_started: float | None = None
 
     def on(self, fact: Fact) -> None:
         """Remember what has happened."""
-        if isinstance(fact, EpochApplied):
+        if isinstance(fact, EpochReport):
             self._epoch(fact)
         elif isinstance(fact, OffsetsKnown):
             entries = {name: offsets_entry(read) for name, read in fact.sources.items()}
             self._of_sources(fact.epoch, lambda one: entries.get(one["description"], {}))
-        elif isinstance(fact, MessagesLost):
+        elif isinstance(fact, DataLost) and not fact.is_file:
             self._messages_lost(fact)
         elif isinstance(fact, WholeResultObserved):
             self._whole_result_observed(fact.observed)
         elif isinstance(fact, RowsDelivered):
             self._delivered(fact.elapsed_s)
         elif isinstance(fact, CheckpointCompleted):
-            self._checkpoint_completed(fact.report)
+            self._checkpoint_completed(fact)
         elif isinstance(fact, PhaseBegan):
             with self._lock:
-                self._phases.append(fact.kind)
-        words = in_words(fact)
+                self._phases.append(fact.phase)
+        words = described(fact)
         if isinstance(fact, RunFailed):
             self._log_failure(fact.error)
         elif words is not None:
-            logger.info("%s: %s %s", self._name or self.run_id, *words)
+            logger.info("%s: %s %s", self._name or self.run_id, words.event, words.detail)
         if words is not None:
             with self._lock:
                 events = self._checkpoint_events if isinstance(fact, CheckpointCompleted) else self._events
-                events.append((next(self._numbers), LifecycleEvent(self._now_ms, *words, sentence(fact) or "")))
+                events.append((next(self._numbers), LifecycleEvent(self._now_ms, *words)))
 
     def _log_failure(self, error: BaseException) -> None:
         """One line; the trace, which whoever waits for the query has in the error, only for those who look closely."""
@@ -123,13 +130,13 @@ class RunHistory:
     def _now_ms(self) -> int:
         return round(self._now_s() * 1000)
 
-    def _checkpoint_completed(self, report: CheckpointReport) -> None:
+    def _checkpoint_completed(self, completed: CheckpointCompleted) -> None:
         with self._lock:
-            self._checkpoints.append(report)
-            self._checkpoint = report.to_json()
+            self._checkpoints.append(completed)
+            self._checkpoint = checkpoint_entry(completed)
             self._replace_last(checkpoint=self._checkpoint)
 
-    def _epoch(self, applied: EpochApplied) -> None:
+    def _epoch(self, applied: EpochReport) -> None:
         reports = [report for stage in applied.stages for report in stage.reports]
         elapsed_s = applied.elapsed_s
         elapsed_ms, by_stage = round(elapsed_s * 1000), {stage.uid: totals(stage.reports) for stage in applied.stages}
@@ -198,10 +205,10 @@ class RunHistory:
                 in_all = durations["addBatch"] + elapsed_ms
                 self._replace_last(durationMs={**durations, "deliver": elapsed_ms, "triggerExecution": in_all})
 
-    def _messages_lost(self, lost: MessagesLost) -> None:
+    def _messages_lost(self, lost: DataLost) -> None:
         def added(one: Mapping[str, Any]) -> Mapping[str, Any]:
             known = one.get("dataLost", ())
-            return {"dataLost": [*known, lost.messages.to_json()]} if one["description"] == lost.source else {}
+            return {"dataLost": [*known, lost_entry(lost)]} if one["description"] == lost.source else {}
 
         if not self._of_sources(lost.epoch, added):
             with self._lock:
@@ -236,7 +243,7 @@ class RunHistory:
             return list(self._phases)
 
     @property
-    def checkpoints(self) -> list[CheckpointReport]:
+    def checkpoints(self) -> list[CheckpointCompleted]:
         """The last 100 checkpoints, oldest first."""
         with self._lock:
             return list(self._checkpoints)

@@ -21,7 +21,7 @@ from ..jvm.spark_errors import what_happened
 from .events import facts
 from .events.event_files import HistoryFolder
 from .events.event_log import EventLog, LogLimits
-from .events.events import InputNode, PlannedPhase, RunBegan, RunEnded, RunEvent, StageNode
+from .events.events import CheckpointCompleted, InputNode, PlannedPhase, RunBegan, RunEnded, RunEvent, StageNode
 from .events.facts import Fact
 from .events.mailbox import Mailbox
 from .events.run_listener import LISTENERS, Listeners, is_routine
@@ -36,9 +36,9 @@ logger = logging.getLogger(__name__)
 DRAIN_S = 5.0
 _ROUTINE_FACTS = (
     facts.BacklogMoved,
-    facts.EpochApplied,
+    facts.EpochReport,
     facts.OffsetsKnown,
-    facts.CheckpointCompleted,
+    CheckpointCompleted,
     facts.RowsDelivered,
 )
 

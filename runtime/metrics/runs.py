@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from .descriptions import described
 from .events.events import (
     BacklogProgressed,
     CheckpointCompleted,
@@ -18,12 +19,10 @@ from .events.events import (
     RunEnded,
     RunEvent,
     RunRestored,
-    SavepointWritten,
-    ShardsRescaled,
     SourceChanged,
     SourcePosition,
 )
-from .units import rescaled, size, span, whole
+from .units import size, span, whole
 
 #: What a run does before its first phase.
 RECOVERY = "recovery"
@@ -175,30 +174,22 @@ def in_words(event: RunEvent) -> tuple[str, str] | None:
         case RunRestored():
             behind = ", taken by a drain" if event.drained else ""
             return "restored", f"checkpoint {event.checkpoint_id}, epoch {event.epoch}{behind}"
-        case PhaseBegan():
-            return "phase", event.phase
-        case SourceChanged():
-            flag = "true" if event.is_backlog else "false"
-            return "switch", f"{event.source} isBacklog={flag} after epoch {event.epoch}: {event.reason}"
         case DataLost():
             return "data-lost", event.text or f"{event.source}: {event.topic}/{event.partition}, {event.fate}"
         case Noted():
             return event.what, event.text
-        case CheckpointCompleted(trigger="switch"):
+        case CheckpointCompleted():
+            if event.trigger != "switch":
+                return None
             held = f"{whole(event.state_entries)} entries of state, {size(event.state_bytes)}"
             return "checkpoint", f"{event.checkpoint_id} (switch): {held}, complete in {span(event.duration_ms)}"
         case CheckpointFailed():
             goes_on = "the job goes on" if event.is_tolerated else "the job does not"
             return "checkpoint-failed", f"{event.checkpoint_id} ({event.trigger}): {event.error}; {goes_on}"
-        case ShardsRescaled():
-            return "rescaled", rescaled(event.before, event.after, event.checkpoint_id)
-        case SavepointWritten():
-            return "savepoint", event.path + (
-                ", completed for an earlier run that was stopped with it" * event.by_recovery
-            )
         case RunEnded():
             return event.how, _ending(event)
-    return None
+    words = described(event)
+    return None if words is None else (words.event, words.detail)
 
 
 def _ending(ended: RunEnded) -> str:

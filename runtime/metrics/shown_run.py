@@ -11,17 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..jvm.spark_errors import cause_first
 from ..spark_io.shown_query import GONE, ShownQuery
-from .events.facts import (
-    BacklogMoved,
-    EpochApplied,
-    Fact,
-    OffsetsKnown,
-    PhaseBegan,
-    Restored,
-    RunFailed,
-    RunFinished,
-    RunStopped,
-)
+from .events.events import PhaseBegan, RunRestored
+from .events.facts import BacklogMoved, EpochReport, Fact, OffsetsKnown, RunFailed, RunFinished, RunStopped
 from .progress import QueryProgress, timestamp
 from .spark_progress import backlog_progress, observed_values, spark_progress
 
@@ -35,7 +26,7 @@ TELL_EVERY_S = 10.0
 #: How long what is left may take to be told at the end.
 _PATIENCE_S = 30.0
 #: After these there is nothing more to be known of an epoch that is not told yet.
-_CLOSING = (EpochApplied, PhaseBegan, RunFinished, RunStopped, RunFailed)
+_CLOSING = (EpochReport, PhaseBegan, RunFinished, RunStopped, RunFailed)
 
 
 class ShownRun:
@@ -110,7 +101,7 @@ class ShownRun:
             return
         if isinstance(fact, _CLOSING):
             self._complete()
-        if isinstance(fact, EpochApplied):
+        if isinstance(fact, EpochReport):
             self._waiting = fact.epoch
             if not any(report.counters.rows_in for stage in fact.stages for report in stage.reports):
                 self._complete()
@@ -118,7 +109,7 @@ class ShownRun:
             self._complete()
         elif isinstance(fact, BacklogMoved):
             self._to_tell.put(fact)
-        elif isinstance(fact, Restored):
+        elif isinstance(fact, RunRestored):
             self._epoch = fact.epoch  # before anything is told
 
     def end(self, error: BaseException | None) -> None:

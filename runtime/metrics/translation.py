@@ -1,24 +1,23 @@
-"""From the driver's facts to the events that everybody else gets: the one place where that is done.
+"""Makes of what the driver tells the events that everybody else gets.
 
-A fact holds what the driver had at hand; what costs time (summing reports up) is done here, on a thread that no epoch
-waits for.
+An event only gets the run's ids.  A fact holds what the driver had at hand; what costs time (summing reports up) is
+done here, on a thread that no epoch waits for.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..jvm.spark_errors import what_happened
 from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..protocols.lifecycle.events import Stop
 from ..tasks.report import ShardReport
+from .descriptions import described
 from .epoch import durations_ms, lag_by_partition, totals
 from .events import events, facts
 from .progress import plain
-from .wording import in_words
 
 #: How many of an epoch's slowest shards are told of.
 _SLOWEST = 5
@@ -60,7 +59,7 @@ class Translator:
         """
         common = self.common(at_ms)
         match fact:
-            case facts.EpochApplied():
+            case facts.EpochReport():
                 yield self._epoch(fact, at_ms)
             case facts.BacklogMoved(stage, now):
                 yield _backlog(common, stage, now)
@@ -68,54 +67,10 @@ class Translator:
                 found = {name: _position(name, epoch, read) for name, read in sources.items()}
                 self._positions.update(found)
                 yield events.PositionsKnown(**common, positions=tuple(found.values()))
-            case facts.CheckpointCompleted(report):
-                yield _checkpoint(common, report)
-            case facts.CheckpointFailed(number, trigger, outcome, error, is_tolerated, in_a_row):
-                yield events.CheckpointFailed(
-                    **common,
-                    checkpoint_id=number,
-                    trigger=trigger,
-                    outcome=outcome,
-                    error_class=type(error).__name__,
-                    error=what_happened(error),
-                    is_tolerated=is_tolerated,
-                    failures_in_a_row=in_a_row,
-                )
-            case facts.PhaseBegan(kind):
-                yield events.PhaseBegan(**common, phase=kind)
-            case facts.Restored(number, epoch, drained):
-                yield events.RunRestored(**common, checkpoint_id=number, epoch=epoch, drained=drained)
-            case facts.SourceChanged(source, is_backlog, epoch, reason):
-                yield events.SourceChanged(**common, source=source, is_backlog=is_backlog, epoch=epoch, reason=reason)
-            case facts.MessagesLost(lost, source, epoch):
-                yield events.DataLost(
-                    **common,
-                    source=source,
-                    epoch=epoch,
-                    topic=lost.topic,
-                    partition=lost.partition,
-                    first_offset=lost.first,
-                    last_offset=lost.last,
-                    fate=lost.fate,
-                    text=str(lost),
-                )
-            case facts.FileLost(path, fate, epoch):
-                yield events.DataLost(
-                    **common,
-                    source=path,
-                    epoch=epoch,
-                    topic="",
-                    partition=-1,
-                    first_offset=0,
-                    last_offset=-1,
-                    fate=fate,
-                    text=f"{path} is {fate}: its rows since the last checkpoint",
-                )
-            case facts.SavepointWritten(path, by_recovery):
-                self._savepoint = path
-                yield events.SavepointWritten(**common, path=path, by_recovery=by_recovery)
-            case facts.Rescaled(before, after, number):
-                yield events.ShardsRescaled(**common, before=dict(before), after=dict(after), checkpoint_id=number)
+            case events.RunEvent():
+                if isinstance(fact, events.SavepointWritten):
+                    self._savepoint = fact.path
+                yield replace(fact, **common)
             case facts.RunFinished():
                 self.how = "finished"
             case facts.RunStopped(savepoint):
@@ -125,11 +80,11 @@ class Translator:
             case facts.RunFailed():
                 self.how = "failed"
             case _:
-                words = in_words(fact)
+                words = described(fact)
                 if words is not None:
-                    yield events.Noted(**common, what=words[0], text=words[1])
+                    yield events.Noted(**common, what=words.event, text=words.detail)
 
-    def _epoch(self, fact: facts.EpochApplied, at_ms: int) -> events.EpochApplied:
+    def _epoch(self, fact: facts.EpochReport, at_ms: int) -> events.EpochApplied:
         reports = [report for stage in fact.stages for report in stage.reports]
         sums = {stage.uid: totals(stage.reports) for stage in fact.stages}
         stages = tuple(_stage(stage, sums[stage.uid]) for stage in fact.stages)
@@ -253,26 +208,6 @@ def _backlog(common: dict[str, Any], stage: str, now: Any) -> events.BacklogProg
         eta_s=now["etaSeconds"],
         elapsed_s=round(now["elapsedSeconds"], 3),
         rows_shuffled=now.get("rowsShuffled", 0),
-    )
-
-
-def _checkpoint(common: dict[str, Any], report: Any) -> events.CheckpointCompleted:
-    return events.CheckpointCompleted(
-        **common,
-        checkpoint_id=report.checkpoint_id,
-        trigger=report.trigger,
-        kind=report.kind,
-        drained=report.drained,
-        duration_ms=report.duration_ms,
-        max_duration_ms=report.duration_ms,
-        durations_ms=dict(report.durations_ms),
-        state_bytes=report.state_bytes,
-        state_entries=report.keys,
-        state_files=report.files,
-        new_files=report.new_files,
-        new_bytes=report.new_bytes,
-        output_rows=report.output_rows,
-        output_bytes=report.output_bytes,
     )
 
 

@@ -11,7 +11,7 @@ import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ....errors import MixedModeError
 from ...spark_io.spark_kafka import NoSuchTopic, TopicClient, TopicRange
@@ -63,16 +63,6 @@ class ForgottenMessages:
         if self.reached is not None and self.last >= self.reached - 1:
             return f"other messages have {has}" if self.first <= self.last else "what came first is gone"
         return f"has {has}" if self.first <= self.last else "has no messages"
-
-    def to_json(self) -> dict[str, Any]:
-        """For progress records."""
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "firstOffset": self.first,
-            "lastOffset": self.last,
-            "fate": self.fate,
-        }
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from ...checkpoints.lease.driver_lease import LocationLost
 from ...checkpoints.metadata import CheckpointMetadata, SparkPosition, WantedSavepoint
 from ...connectors.sources.live_query import Stopped
 from ...jvm.spark_errors import what_happened
-from ...metrics.events.checkpoint import CheckpointReport
-from ...metrics.events.facts import CheckpointFailed
+from ...metrics.events.events import CheckpointCompleted, CheckpointFailed
+from ...metrics.events.facts import checkpoint_failed
 from ...protocols.checkpoint_scheduler import CheckpointScheduler
 from ...protocols.lifecycle.work import TaskWorker
 from ...support.failpoints import failpoint
@@ -77,7 +77,7 @@ class CheckpointCoordinator:
     stage_result: Callable[[], None]
     beside: Callable[[Callable[[], None]], None]
     housekeeping: Housekeeping
-    tell: Callable[[CheckpointReport], None]
+    tell: Callable[[CheckpointCompleted], None]
     tell_failed: Callable[[CheckpointFailed], None]
     beside_and_wait: Callable[[Callable[[], None]], None] = lambda work: work()
     #: The last checkpoint that this run has completed.
@@ -204,7 +204,7 @@ class CheckpointCoordinator:
 
     def checkpoint(
         self, trigger: str, *, close: bool = True, drained: bool = False, savepoint: WantedSavepoint | None = None
-    ) -> CheckpointReport | None:
+    ) -> CheckpointCompleted | None:
         """Take a checkpoint now, and complete it; None if it failed within the tolerated number of failures.
 
         One that is in flight is waited for.
@@ -352,9 +352,9 @@ class CheckpointCoordinator:
             why = one.failure or CheckpointAbandoned("the query has failed")
             self._abort(one.cut.number)
             self.scheduler.ended_checkpoint(clock_ms(), failed=True)
-            self.tell_failed(CheckpointFailed(one.cut.number, one.cut.trigger, "aborted", why, is_tolerated=False))
+            self.tell_failed(checkpoint_failed(one.cut.number, one.cut.trigger, "aborted", why))
 
-    def _take_over(self, one: PendingCheckpoint, *, close: bool) -> CheckpointReport | None:
+    def _take_over(self, one: PendingCheckpoint, *, close: bool) -> CheckpointCompleted | None:
         """Have the job's state, tasks and users learn how a checkpoint went; None: it has failed tolerably.
 
         Raises:
@@ -364,7 +364,7 @@ class CheckpointCoordinator:
         if one.metadata is None:
             assert one.failure is not None, "it is there, or something has failed"
             if isinstance(one.failure, LocationLost):  # what others have taken over is not this run's to tolerate
-                self.tell_failed(CheckpointFailed(cut.number, cut.trigger, "aborted", one.failure, is_tolerated=False))
+                self.tell_failed(checkpoint_failed(cut.number, cut.trigger, "aborted", one.failure))
             if isinstance(one.failure, LocationLost) or not isinstance(one.failure, Exception):
                 raise one.failure
             self._failed(cut.number, cut.trigger, one.failure)
@@ -403,7 +403,9 @@ class CheckpointCoordinator:
         tolerated = self.owners.job.settings.tolerable_failed_checkpoints
         is_tolerated = self._failures <= tolerated
         outcome: Literal["declined", "failed"] = "declined" if isinstance(failure, Declined) else "failed"
-        self.tell_failed(CheckpointFailed(number, trigger, outcome, error, is_tolerated, self._failures))
+        self.tell_failed(
+            checkpoint_failed(number, trigger, outcome, error, is_tolerated=is_tolerated, in_a_row=self._failures)
+        )
         if not is_tolerated:
             raise CheckpointError(
                 f"checkpoint {number} failed ({what_happened(error)}); {self._failures} in a row, "
@@ -415,26 +417,27 @@ class CheckpointCoordinator:
             "checkpoint %s failed; the job continues, and the next checkpoint is due %s: %s", number, due, error
         )
 
-    def _report(self, one: PendingCheckpoint) -> CheckpointReport:
+    def _report(self, one: PendingCheckpoint) -> CheckpointCompleted:
         cut, metadata = one.cut, one.metadata
         assert metadata is not None, "only of one that is there"
         files = {file.name: file for stage in cut.stages for manifest in stage.manifests for file in manifest.files}
         new = [file for name, file in files.items() if name not in self._last_files]
         self._last_files = frozenset(files)
-        return CheckpointReport(
-            cut.number,
-            cut.trigger,
-            SAVEPOINT if cut.trigger == SAVEPOINT else metadata.kind,
-            metadata.is_drained,
-            one.duration_ms,
-            sum(file.size_bytes for file in files.values()),
-            sum(file.entries - file.tombstones for file in files.values()),
+        return CheckpointCompleted(
+            checkpoint_id=cut.number,
+            trigger=cut.trigger,
+            kind=SAVEPOINT if cut.trigger == SAVEPOINT else metadata.kind,
+            drained=metadata.is_drained,
+            duration_ms=one.duration_ms,
+            max_duration_ms=one.duration_ms,
+            durations_ms=one.laps.ms,
+            state_bytes=sum(file.size_bytes for file in files.values()),
+            state_entries=sum(file.entries - file.tombstones for file in files.values()),
+            state_files=len(files),
             new_files=len(new),
             new_bytes=sum(file.size_bytes for file in new),
-            files=len(files),
             output_rows=sum(file.rows for file in cut.pending),
             output_bytes=sum(file.size_bytes for file in cut.pending),
-            durations_ms=one.laps.ms,
         )
 
     # -- state files -------------------------------------------------------------------------------------------------

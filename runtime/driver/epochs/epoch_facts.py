@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ...metrics.events.facts import EpochApplied, InputEventTime, SourceSeen, StageEpoch
+from ...metrics.events.facts import EpochReport, InputEventTime, SourceSeen, StageEpoch
 from ...operators.contract import EpochSpec
 from ...protocols.event_time import MIN_WATERMARK
 from ...spec import JobSpec, Phase
@@ -27,7 +27,7 @@ def epoch_applied(
     now_ms: int,
     coordinator: Mapping[str, int] | None,
     observed: Mapping[str, Row],
-) -> EpochApplied:
+) -> EpochReport:
     """An epoch that the state has just taken over.
 
     Args:
@@ -54,7 +54,7 @@ def epoch_applied(
         for name, one in state.stages[stage.uid].watermark.inputs.items()
         if one.max_event_time_ms is not None and all(name != edge.origin for edge in stage.edges)
     ]
-    return EpochApplied(
+    return EpochReport(
         job_id=state.job_id,
         epoch=spec.epoch,
         style=spec.style,

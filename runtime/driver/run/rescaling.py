@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ....errors import QueryError
-from ...metrics.events.facts import Rescaled
+from ...metrics.events.events import ShardsRescaled
 from ...support.failpoints import failpoint
 from ..clocks import clock_ms
 from ..coordinators.event_channels import JobEvents
@@ -75,7 +75,7 @@ def check_rescale(job: JobSpec, request: RescaleRequest) -> None:
         )
 
 
-def redealt_at_restart(checkpoint: CheckpointMetadata, state: JobState) -> Rescaled | None:
+def redealt_at_restart(checkpoint: CheckpointMetadata, state: JobState) -> ShardsRescaled | None:
     """What to tell of a run whose ``pipeline.parallelism`` is not that of the checkpoint it goes on from.
 
     Args:
@@ -85,7 +85,7 @@ def redealt_at_restart(checkpoint: CheckpointMetadata, state: JobState) -> Resca
     now = state.parallelism
     before = {held.uid: len(held.shards) for held in checkpoint.operators if held.shards and held.uid in now}
     after = {uid: now[uid] for uid in before}
-    return None if before == after else Rescaled(before, after, None)
+    return None if before == after else ShardsRescaled(before=before, after=after)
 
 
 def deal_anew(state: JobState, events: JobEvents, graph: GraphEpochs, shards: Mapping[str, int]) -> None:
@@ -214,5 +214,7 @@ class Rescaling:
         before, after, checkpoint_id = self._dealt
         if self.run.state.checkpoint_id > checkpoint_id:
             self._dealt = None
-            self.run.context.listener.on(Rescaled(before, after, self.run.state.checkpoint_id))
+            self.run.context.listener.on(
+                ShardsRescaled(before=before, after=after, checkpoint_id=self.run.state.checkpoint_id)
+            )
             self.run.context.rescales.grant()

@@ -25,15 +25,8 @@ from ...jvm.jvm_loss import explain_jvm_loss
 from ...jvm.spark_errors import what_happened
 from ...jvm.worker_errors import translate
 from ...metrics.backlog import BacklogProgress
-from ...metrics.events.facts import (
-    FactListener,
-    FileLost,
-    PhaseBegan,
-    Restored,
-    RunFinished,
-    SavepointWritten,
-    StateEvolved,
-)
+from ...metrics.events.events import PhaseBegan, RunRestored, SavepointWritten
+from ...metrics.events.facts import FactListener, RunFinished, StateEvolved, file_lost
 from ...spec import JobSpec
 from ...storage.filesystem import delete_quietly, resolve, write_atomically
 from ...storage.spark_paths import spark_uri
@@ -255,7 +248,7 @@ class JobRunner:
             if run.is_behind(phase):
                 continue
             context.published.enters(phase)
-            context.listener.on(PhaseBegan(phase.kind))
+            context.listener.on(PhaseBegan(phase=phase.kind))
             failpoint(f"phase-{phase.kind}")
             PHASES[phase.kind](run, ending, phase)
             if phase.serves_savepoints_at_its_end:
@@ -269,15 +262,21 @@ class JobRunner:
         """Say what was found."""
         listener, checkpoint = self._context.listener, recovered.checkpoint
         if checkpoint is not None:
-            listener.on(Restored(checkpoint.checkpoint_id, recovered.state.epoch, drained=bool(checkpoint.drained)))
+            listener.on(
+                RunRestored(
+                    checkpoint_id=checkpoint.checkpoint_id,
+                    epoch=recovered.state.epoch,
+                    drained=bool(checkpoint.drained),
+                )
+            )
             if (redealt := redealt_at_restart(checkpoint, recovered.state)) is not None:
                 listener.on(redealt)
         if recovered.savepoint is not None:
-            listener.on(SavepointWritten(recovered.savepoint, by_recovery=True))
+            listener.on(SavepointWritten(path=recovered.savepoint, by_recovery=True))
         for change in recovered.evolution:
             listener.on(StateEvolved(change))
         for lost in recovered.lost:
-            listener.on(FileLost(lost.path, lost.fate, recovered.state.epoch))
+            listener.on(file_lost(lost.path, lost.fate, recovered.state.epoch))
 
     def _give_up_checkpoint(self) -> None:
         assert self._run is not None

@@ -14,8 +14,8 @@ from ...connectors.output_place import OutputPlace
 from ...connectors.sources.live_query import LiveSource
 from ...jobs.executor import EpochExecutor
 from ...metrics.backlog import BacklogProgress
-from ...metrics.events.checkpoint import CheckpointReport
-from ...metrics.events.facts import CheckpointCompleted, FactListener, SourceChanged
+from ...metrics.events.events import CheckpointCompleted, SourceChanged
+from ...metrics.events.facts import FactListener
 from ...protocols.checkpoint_scheduler import COVERED_MS, CheckpointScheduler
 from ...protocols.lifecycle.work import TaskWorker
 from ...spec import Phase
@@ -152,13 +152,9 @@ class RunningJob:
         def applied() -> None:
             context.published.of_state(state)
 
-        def completed(report: CheckpointReport) -> None:
+        def published(event: CheckpointCompleted | SourceChanged) -> None:
             context.published.of_state(state)
-            listener.on(CheckpointCompleted(report))
-
-        def switched(fact: SourceChanged) -> None:
-            context.published.of_state(state)
-            listener.on(fact)
+            listener.on(event)
 
         losses = SourceLosses(job, state, context.store, listener)
         graph = GraphEpochs(
@@ -208,13 +204,13 @@ class RunningJob:
                 stage_result=graph.stage_whole_result,
                 beside=beside,
                 housekeeping=Housekeeping(owners, state, tidying),
-                tell=completed,
+                tell=published,
                 tell_failed=listener.on,
                 beside_and_wait=beside.wait_for,
             ),
             beside=beside,
             tidying=tidying,
-            sources=SourceStatus(job, state, scheduler, tasks, switched),
+            sources=SourceStatus(job, state, scheduler, tasks, published),
             offsets=SourceOffsets(job, listener),
             losses=losses,
             seams=Seams(job, state, losses, listener),

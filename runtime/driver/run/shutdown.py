@@ -22,7 +22,8 @@ from ...checkpoints.savepoints.queue import SavepointRequest
 from ...checkpoints.savepoints.writer import SavepointDraft
 from ...connectors.sources.live_query import Stopped
 from ...jvm.spark_errors import what_happened
-from ...metrics.events.facts import CheckpointFailed, InputEnded, RunFinished, RunStopped, SavepointWritten
+from ...metrics.events.events import SavepointWritten
+from ...metrics.events.facts import InputEnded, RunFinished, RunStopped, checkpoint_failed
 from ...protocols.lifecycle.actions import AdvanceToMaxWatermark, Close, Commit, EndInputAndFinish
 from ...protocols.lifecycle.events import Stop
 from ...protocols.lifecycle.job import TaskWork
@@ -64,7 +65,7 @@ class Ending:
         self._work.on(SINK, Close, self._close_sink)
 
     def _savepoint_made(self, path: str) -> None:
-        self.run.context.listener.on(SavepointWritten(path))
+        self.run.context.listener.on(SavepointWritten(path=path))
 
     def source_ended(self, phase: Phase, source: str) -> None:
         """A source gives no more rows: stages that read nothing else fire all and finish, while others go on."""
@@ -151,7 +152,7 @@ class Ending:
                 path = self._finish(draft)
                 self._work.run()
                 self._rescaling.settle()
-                run.context.listener.on(SavepointWritten(path))
+                run.context.listener.on(SavepointWritten(path=path))
                 run.context.listener.on(RunStopped(savepoint=request.stop))
         except Stopped:
             request.answer.set_exception(
@@ -161,7 +162,7 @@ class Ending:
         except BaseException as error:
             if lifecycle.is_under_way(number):
                 lifecycle.aborted(number)
-                run.context.listener.on(CheckpointFailed(number, SAVEPOINT, "aborted", error, is_tolerated=False))
+                run.context.listener.on(checkpoint_failed(number, SAVEPOINT, "aborted", error))
             failure = QueryError(f"{request} failed: {what_happened(error)}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
             request.answer.set_exception(failure)
             raise failure from error

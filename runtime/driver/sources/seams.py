@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ....errors import CheckpointMismatchError, DataLossError
 from ...connectors.sources.data_loss import ForgottenMessages, Offsets
 from ...connectors.sources.seams import SeamClaim
-from ...metrics.events.facts import FactListener, MessagesLost, SeamPassed
+from ...metrics.events.facts import FactListener, SeamPassed, messages_lost
 from ..state.job_state import JobState
 from .source_losses import SourceLosses, loss_text
 
@@ -52,7 +52,7 @@ class Seams:
             for one in gone:
                 if one not in self._told:
                     self._told.add(one)
-                    self.listener.on(MessagesLost(one, name, self.state.epoch + 1))
+                    self.listener.on(messages_lost(one, name, self.state.epoch + 1))
             for topic, number, first, last in claim.overlaps(began):
                 raise CheckpointMismatchError(
                     f"the job began to read topic {topic}, partition {number}, at offset {first}, and what is now its"

@@ -32,7 +32,7 @@ from ...connectors.sources.data_loss import (
 )
 from ...connectors.sources.live_sources import LiveSourceFacts, live_sources
 from ...jvm.jvm_loss import links
-from ...metrics.events.facts import FactListener, MessagesLost
+from ...metrics.events.facts import FactListener, messages_lost
 from ...spark_io.spark_kafka import Place, TopicClient
 from ...spark_io.spark_sources import log_numbers, sources
 from ...support.clean_up import take_all
@@ -168,7 +168,7 @@ class SourceLosses:
 
     def _on_lost(self, number: int, lost: ForgottenMessages) -> None:
         logger.warning("%s: lost; the job continues without them, because failOnDataLoss is false", lost)
-        self.listener.on(MessagesLost(lost, self._name(number), self.state.epoch))
+        self.listener.on(messages_lost(lost, self._name(number), self.state.epoch))
 
     def _about(self, number: int, batch_id: int) -> _Asked | None:
         """Ask where the topics of a source begin before a micro-batch is read; None: nothing is known of that."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ...metrics.events.facts import SourceChanged
+from ...metrics.events.events import SourceChanged
 from ...protocols.backlog_gate import LagGates
 from ...protocols.checkpoint_scheduler import CheckpointScheduler
 from ...protocols.lifecycle.work import TaskWorker
@@ -54,7 +54,7 @@ class SourceStatus:
             return
         self.state.set_source(source, is_backlog=is_backlog)
         self.scheduler.set_backlog(source, is_backlog, clock_ms())
-        self.tell(SourceChanged(source, is_backlog, self.state.epoch, why))
+        self.tell(SourceChanged(source=source, is_backlog=is_backlog, epoch=self.state.epoch, reason=why))
 
     def ended(self, source: str) -> None:
         """A source will give no more rows."""

@@ -21,7 +21,7 @@ from .events import EVENTS, RunEvent, UnknownEvent
 
 #: Version of the lines that this code writes.
 VERSION = 1
-_COMMON = tuple(one.name for one in fields(RunEvent))
+_COMMON = frozenset(one.name for one in fields(RunEvent))
 
 
 def to_json(event: RunEvent) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def of_line(line: bytes | str) -> RunEvent | None:
 def of_json(body: Mapping[str, Any]) -> RunEvent | None:
     """The event of what :func:`to_json` made; None: it is none."""
     known = EVENTS.get(body.get("event", ""))
-    if known is not None and body.get("v") == VERSION:
+    if known is not None and body.get("v") == VERSION and body.keys() >= _COMMON:
         try:
             return msgspec.convert(body, known)
         except msgspec.ValidationError:

@@ -1,7 +1,8 @@
 """What a run tells the outside: frozen events of plain data, which can be sent, stored and read in another process.
 
 Everybody gets these same events: listeners in the job's process, the event log below the checkpoint location, and
-whoever reads that.  They are made from the driver's facts in one place.  Values are numbers, texts, and lists and
+whoever reads that.  What the driver knows as plain data it tells as an event; the rest are facts (:mod:`.facts`), of
+which events are made in one place.  Values are numbers, texts, and lists and
 dictionaries of those, so :mod:`.event_json` can write each as a line.
 
 The fields are a contract: later versions add some, with a default, and neither rename nor remove any.
@@ -15,16 +16,20 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, kw_only=True)
 class RunEvent:
-    """Something that has happened in a run of a query."""
+    """Something that has happened in a run of a query.
+
+    Every event that a listener gets has the four fields below.  The driver makes events without them, and
+    :mod:`..translation` adds them.
+    """
 
     #: Id of the query: the same over restarts from one ``checkpointLocation``.
-    query_id: str
+    query_id: str = ""
     #: Id of the run: another one after each start.
-    run_id: str
+    run_id: str = ""
     #: Name of the query; None: it has none.
-    name: str | None
+    name: str | None = None
     #: When it happened: milliseconds since 1970.
-    at_ms: int
+    at_ms: int = 0
 
 
 # -- what a job is -----------------------------------------------------------------------------------------------------
@@ -302,6 +307,11 @@ class DataLost(RunEvent):
     fate: str
     #: The same in words.
     text: str = ""
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a file that is lost, and not messages."""
+        return self.partition < 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,6 @@
-"""What happens in a run, as frozen facts, and who is told of them.
+"""What the driver tells of a run: events (:mod:`.events`), and facts that only this process can use.
 
+A fact holds what the driver has at hand, such as reports of shards or an exception; events are made of it elsewhere.
 The driver says what has happened and nothing of how it is shown: words are made by those who listen.  So whatever
 follows a run (its handle's progress and lifecycle, a report) reads facts, and nobody finds out by searching texts.
 """
@@ -12,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ....state.store.state_manifest import StateManifest
 from ...connectors.sources.data_loss import ForgottenMessages
+from ...jvm.spark_errors import what_happened
 from ...protocols.event_time import MIN_WATERMARK
 from ...protocols.lifecycle.events import Stop
 from ...tasks.report import ShardReport
-from .checkpoint import CheckpointReport
+from .events import CheckpointFailed, DataLost, RunEvent
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -24,40 +26,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Restored:
-    """The run goes on from a checkpoint."""
-
-    checkpoint_id: int
-    epoch: int
-    #: Whether it was the end of a drain.
-    drained: bool
-
-
-@dataclass(frozen=True)
 class StateEvolved:
     """The state that was restored has become that of another version of the job."""
 
     change: str
-
-
-@dataclass(frozen=True)
-class MessagesLost:
-    """The live source has forgotten messages before, or while, an epoch was to read them."""
-
-    messages: ForgottenMessages
-    #: The live input.
-    source: str
-    epoch: int
-
-
-@dataclass(frozen=True)
-class FileLost:
-    """A file that was read since the last checkpoint is gone, or another one, before it is read again."""
-
-    path: str
-    #: "gone" or "changed".
-    fate: str
-    epoch: int
 
 
 @dataclass(frozen=True)
@@ -74,13 +46,6 @@ class LiveBegins:
 
     #: As an entry of Spark's offsets log.
     entry: str
-
-
-@dataclass(frozen=True)
-class PhaseBegan:
-    """A phase of the plan has begun."""
-
-    kind: str
 
 
 # -- epochs ------------------------------------------------------------------------------------------------------------
@@ -145,7 +110,7 @@ class StageEpoch:
 
 
 @dataclass(frozen=True)
-class EpochApplied:
+class EpochReport:
     """An epoch has succeeded and is part of the job's state."""
 
     job_id: str
@@ -208,51 +173,6 @@ class RowsDelivered:
     elapsed_s: float
 
 
-@dataclass(frozen=True)
-class SourceChanged:
-    """A source's isBacklog has changed."""
-
-    source: str
-    is_backlog: bool
-    #: The last epoch before.
-    epoch: int
-    reason: str
-
-
-# -- checkpoints and savepoints ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class CheckpointCompleted:
-    """A checkpoint is complete, and its output committed."""
-
-    report: CheckpointReport
-
-
-@dataclass(frozen=True)
-class CheckpointFailed:
-    """A checkpoint has come to nothing."""
-
-    checkpoint_id: int
-    trigger: str
-    #: ``declined``: a task does not take part.  ``aborted``: what it was taken for has ended.
-    outcome: Literal["failed", "declined", "aborted"]
-    error: BaseException
-    #: Whether the job goes on.
-    is_tolerated: bool
-    #: How many have failed in a row.
-    in_a_row: int = 1
-
-
-@dataclass(frozen=True)
-class SavepointWritten:
-    """A savepoint is complete."""
-
-    path: str
-    #: Whether it is the one that an earlier run was asked to stop with.
-    by_recovery: bool = False
-
-
 # -- the end -----------------------------------------------------------------------------------------------------------
 
 
@@ -296,17 +216,6 @@ class RunResumed:
 
 
 @dataclass(frozen=True)
-class Rescaled:
-    """Stages have other numbers of shards than before."""
-
-    #: Shards by stage.
-    before: Mapping[str, int]
-    after: Mapping[str, int]
-    #: The first checkpoint that holds the new ones; None: the run has begun so, and its first one will.
-    checkpoint_id: int | None
-
-
-@dataclass(frozen=True)
 class RunFailed:
     """The run has ended with an error."""
 
@@ -314,31 +223,72 @@ class RunFailed:
 
 
 Fact = (
-    Restored
+    RunEvent
     | StateEvolved
-    | MessagesLost
-    | FileLost
     | SeamPassed
     | LiveBegins
-    | PhaseBegan
     | ShardsReused
     | BacklogMoved
-    | EpochApplied
+    | EpochReport
     | OffsetsKnown
     | WholeResultObserved
     | RowsDelivered
-    | SourceChanged
-    | CheckpointCompleted
-    | CheckpointFailed
-    | SavepointWritten
     | InputEnded
     | RunFinished
     | RunStopped
     | RunPaused
     | RunResumed
-    | Rescaled
     | RunFailed
 )
+
+
+def messages_lost(lost: ForgottenMessages, source: str, epoch: int) -> DataLost:
+    """The live source has forgotten messages before, or while, an epoch was to read them."""
+    return DataLost(
+        source=source,
+        epoch=epoch,
+        topic=lost.topic,
+        partition=lost.partition,
+        first_offset=lost.first,
+        last_offset=lost.last,
+        fate=lost.fate,
+        text=str(lost),
+    )
+
+
+def file_lost(path: str, fate: str, epoch: int) -> DataLost:
+    """A file that was read since the last checkpoint is gone, or changed, before it is read again."""
+    return DataLost(
+        source=path,
+        epoch=epoch,
+        topic="",
+        partition=-1,
+        first_offset=0,
+        last_offset=-1,
+        fate=fate,
+        text=f"{path} is {fate}: its rows since the last checkpoint",
+    )
+
+
+def checkpoint_failed(
+    number: int,
+    trigger: str,
+    outcome: Literal["failed", "declined", "aborted"],
+    error: BaseException,
+    *,
+    is_tolerated: bool = False,
+    in_a_row: int = 1,
+) -> CheckpointFailed:
+    """A checkpoint has come to nothing; the arguments are those of the event."""
+    return CheckpointFailed(
+        checkpoint_id=number,
+        trigger=trigger,
+        outcome=outcome,
+        error_class=type(error).__name__,
+        error=what_happened(error),
+        is_tolerated=is_tolerated,
+        failures_in_a_row=in_a_row,
+    )
 
 
 class FactListener(Protocol):
@@ -349,7 +299,7 @@ class FactListener(Protocol):
         thread-safe, and returns soon: the run waits for it."""
 
 
-class ToldTogether:
+class FactListeners:
     """Several listeners as one, each told in turn."""
 
     def __init__(self, *listeners: FactListener) -> None:

@@ -22,7 +22,6 @@ from mixedmode.runtime.checkpoints.lease.driver_lease import LocationLost
 from mixedmode.runtime.connectors.sources.data_loss import ForgottenMessages
 from mixedmode.runtime.connectors.sources.lanes import Lane
 from mixedmode.runtime.metrics.events import facts as facts
-from mixedmode.runtime.metrics.events.checkpoint import CheckpointReport
 from mixedmode.runtime.metrics.events.event_reader import read_history
 from mixedmode.runtime.metrics.events.run_listener import LISTENERS, Listeners
 from mixedmode.runtime.metrics.run_events import RunEvents
@@ -65,7 +64,7 @@ def heard(job: Job, location: Path, *told_to: mixedmode.RunListener, drain_s: fl
     times = itertools.count(1_000_000, 5_000)
     run = RunEvents(job.spec, RUN, heard_by=registry, now_ms=lambda: next(times), drain_s=drain_s)
     run.begin("q", 2, str(location), folder_of(location))
-    both = facts.ToldTogether(job.graph.listener, run)
+    both = facts.FactListeners(job.graph.listener, run)
     job.graph.listener = job.epochs.listener = both
     return run
 
@@ -125,21 +124,21 @@ def told(*happened: facts.Fact, error: BaseException | None = None, job: Job, lo
 
 def test_every_fact_is_told(job: Job, tmp_path: Path) -> None:
     """Phases, losses, positions, checkpoints that succeed and that do not, savepoints: each is an event of its own."""
-    report = CheckpointReport(
-        4, "interval", "checkpoint", drained=False, duration_ms=9, state_bytes=7, keys=3, new_files=1, output_rows=5
+    report = events.CheckpointCompleted(
+        checkpoint_id=4, trigger="interval", kind="checkpoint", max_duration_ms=9, state_entries=3, output_rows=5
     )
     read = facts.OffsetsRead({"t": {"0": 1}}, {"t": {"0": 4, "1": 9}}, {"t": {"0": 9, "1": 9}}, {"m": "1"})
     recorder = told(
-        facts.Restored(3, 8, drained=True),
+        events.RunRestored(checkpoint_id=3, epoch=8, drained=True),
         facts.StateEvolved("a field was added"),
-        facts.PhaseBegan("live"),
+        events.PhaseBegan(phase="live"),
         facts.OffsetsKnown(9, {"live": read}),
-        facts.MessagesLost(ForgottenMessages("t", 2, 5, 9, True), "live", 9),
-        facts.SourceChanged("live", True, 9, "watermark lag"),
-        facts.CheckpointCompleted(report),
-        facts.CheckpointFailed(5, "interval", "declined", ValueError("busy"), True, 2),
-        facts.CheckpointFailed(6, "interval", "aborted", LocationLost("gone"), False),
-        facts.SavepointWritten("sp/1"),
+        facts.messages_lost(ForgottenMessages("t", 2, 5, 9, True), "live", 9),
+        events.SourceChanged(source="live", is_backlog=True, epoch=9, reason="watermark lag"),
+        report,
+        facts.checkpoint_failed(5, "interval", "declined", ValueError("busy"), is_tolerated=True, in_a_row=2),
+        facts.checkpoint_failed(6, "interval", "aborted", LocationLost("gone")),
+        events.SavepointWritten(path="sp/1"),
         facts.RunStopped(savepoint=Stop.DRAIN),
         job=job,
         location=tmp_path,
@@ -253,7 +252,7 @@ def test_a_misspelled_method_is_an_error() -> None:
 def test_telling_costs_the_driver_little(job: Job, tmp_path: Path) -> None:
     """What an epoch's thread does for all of this is to put a fact into a queue."""
     run = heard(job, tmp_path, Recorder())
-    fact = facts.PhaseBegan("live")
+    fact = events.PhaseBegan(phase="live")
     started = time.thread_time()
     for _ in range(1_000):
         run.on(fact)

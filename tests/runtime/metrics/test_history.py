@@ -7,39 +7,38 @@ import logging
 import pytest
 from mixedmode.errors import QueryError
 from mixedmode.runtime.connectors.sources.data_loss import ForgottenMessages
-from mixedmode.runtime.metrics.events.checkpoint import CheckpointReport
-from mixedmode.runtime.metrics.events.facts import (
+from mixedmode.runtime.metrics.events.events import (
     CheckpointCompleted,
+    PhaseBegan,
+    RunRestored,
+    SavepointWritten,
+    SourceChanged,
+)
+from mixedmode.runtime.metrics.events.facts import (
     Fact,
     InputEnded,
     LiveBegins,
-    MessagesLost,
-    PhaseBegan,
-    Restored,
     RowsDelivered,
     RunFailed,
     RunFinished,
     RunStopped,
-    SavepointWritten,
     ShardsReused,
-    SourceChanged,
     StateEvolved,
+    file_lost,
+    messages_lost,
 )
 from mixedmode.runtime.metrics.history import RunHistory
 from mixedmode.runtime.protocols.lifecycle.events import Stop
 
 
 def completed(number: int) -> CheckpointCompleted:
-    report = CheckpointReport(
-        number, "interval", "checkpoint", drained=False, duration_ms=1, state_bytes=2, keys=3, new_files=4
-    )
-    return CheckpointCompleted(report)
+    return CheckpointCompleted(checkpoint_id=number, trigger="interval", kind="checkpoint", duration_ms=1)
 
 
 def test_checkpoints_do_not_push_out_other_events() -> None:
     """After any number of checkpoints the phases are still there, in order, and memory has not grown."""
     history = RunHistory("run", "name", "sink")
-    history.on(PhaseBegan("backlog"))
+    history.on(PhaseBegan(phase="backlog"))
     for number in range(5_000):
         history.on(completed(number))
     history.on(RunStopped())
@@ -55,7 +54,7 @@ def test_a_failed_query_leaves_one_error_in_the_log(caplog: pytest.LogCaptureFix
     """Name, phase and the first line of the cause; the trace only for those who look closely."""
     caplog.set_level(level, "mixedmode")
     history = RunHistory("run", "orders", "sink")
-    history.on(PhaseBegan("live"))
+    history.on(PhaseBegan(phase="live"))
     history.on(RunFailed(ValueError("no such column: price\n\nJVM stacktrace:\n…")))
     [error] = [one for one in caplog.records if one.levelno == logging.ERROR]
     assert error.getMessage() == "query orders failed in phase live: no such column: price"
@@ -65,11 +64,11 @@ def test_a_failed_query_leaves_one_error_in_the_log(caplog: pytest.LogCaptureFix
 def test_other_events_do_not_push_out_the_phases() -> None:
     """Which phases have begun is known after any number of other events, and by nothing that only looks like one."""
     history = RunHistory("run", "name", "sink")
-    history.on(PhaseBegan("switch"))
+    history.on(PhaseBegan(phase="switch"))
     for number in range(2_000):
-        history.on(SourceChanged("live", bool(number % 2), number, "watermark lag"))
+        history.on(SourceChanged(source="live", is_backlog=bool(number % 2), epoch=number, reason="lag"))
     history.on(StateEvolved("live"))
-    history.on(PhaseBegan("finish"))
+    history.on(PhaseBegan(phase="finish"))
     assert history.phases == ["switch", "finish"]
     assert len(history.events) == 1_000
 
@@ -77,35 +76,40 @@ def test_other_events_do_not_push_out_the_phases() -> None:
 @pytest.mark.parametrize(
     ("fact", "event", "detail"),
     [
-        (Restored(7, 12, drained=False), "restored", "checkpoint 7, epoch 12"),
+        (RunRestored(checkpoint_id=7, epoch=12, drained=False), "restored", "checkpoint 7, epoch 12"),
         (
-            Restored(7, 12, drained=True),
+            RunRestored(checkpoint_id=7, epoch=12, drained=True),
             "restored",
             "checkpoint 7, epoch 12, taken by a drain; this run continues after it",
         ),
         (StateEvolved("variable 'n' widened"), "state-evolved", "variable 'n' widened"),
         (LiveBegins('v1\n{"batchWatermarkMs":0}\n{"a":1}\n-'), "positions", 'the live source begins at {"a":1} -'),
         (
-            MessagesLost(ForgottenMessages("t", 2, 5, 9, True), "live", 1),
+            messages_lost(ForgottenMessages("t", 2, 5, 9, True), "live", 1),
             "data-lost",
             "topic t, partition 2, offsets 5 to 9: gone from the source, never read (failOnDataLoss = false)",
         ),
-        (PhaseBegan("catch-up"), "phase", "catch-up"),
+        (
+            file_lost("/landing/a.json", "changed", 1),
+            "data-lost",
+            "/landing/a.json is changed: its rows that no checkpoint holds are lost (failOnDataLoss = false)",
+        ),
+        (PhaseBegan(phase="catch-up"), "phase", "catch-up"),
         (ShardsReused(3, 8), "reused", "3 of 8 shards were finished"),
         (
-            SourceChanged("live", True, 4, "watermark lag"),
+            SourceChanged(source="live", is_backlog=True, epoch=4, reason="watermark lag"),
             "switch",
             "live isBacklog=true after epoch 4: watermark lag",
         ),
         (
-            SourceChanged("history", False, 1, "the backlog is processed"),
+            SourceChanged(source="history", is_backlog=False, epoch=1, reason="the backlog is processed"),
             "switch",
             "history isBacklog=false after epoch 1: the backlog is processed",
         ),
         (completed(3), "checkpoint", "3 (interval, 1 ms)"),
-        (SavepointWritten("/sp/1"), "savepoint", "/sp/1"),
+        (SavepointWritten(path="/sp/1"), "savepoint", "/sp/1"),
         (
-            SavepointWritten("/sp/1", by_recovery=True),
+            SavepointWritten(path="/sp/1", by_recovery=True),
             "savepoint",
             "/sp/1, completed for an earlier run that was stopped with it",
         ),

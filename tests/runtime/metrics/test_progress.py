@@ -21,14 +21,13 @@ import pytest
 from mixedmode.runtime.catalyst.spark_cluster import JobWork
 from mixedmode.runtime.connectors.sources.data_loss import ForgottenMessages
 from mixedmode.runtime.metrics.backlog import BacklogProgress, Pace
-from mixedmode.runtime.metrics.events.checkpoint import CheckpointReport
+from mixedmode.runtime.metrics.events.events import CheckpointCompleted, DataLost
 from mixedmode.runtime.metrics.events.facts import (
     BacklogMoved,
-    CheckpointCompleted,
-    EpochApplied,
-    MessagesLost,
+    EpochReport,
     RowsDelivered,
     SourceSeen,
+    messages_lost,
 )
 from mixedmode.runtime.metrics.history import RunHistory
 from mixedmode.runtime.metrics.progress import QueryProgress, timestamp
@@ -246,7 +245,7 @@ def test_what_is_learnt_later_is_in_later_records() -> None:
     (before,) = history.recent
     history.on(RowsDelivered(0.002))
     (delivered,) = history.recent
-    history.on(CheckpointCompleted(CheckpointReport(3, "interval", "checkpoint", False, 7, 0, 0, 0)))
+    history.on(CheckpointCompleted(checkpoint_id=3, trigger="interval", kind="checkpoint", duration_ms=7))
     (checkpointed,) = history.recent
     assert before == {"durationMs": {"addBatch": 5, "triggerExecution": 5}, "checkpoint": None}
     assert delivered.durationMs == {"addBatch": 5, "deliver": 2, "triggerExecution": 7} and delivered.checkpoint is None
@@ -257,12 +256,12 @@ def test_lost_messages_are_in_the_record_of_their_epoch() -> None:
     """With the source that lost them, whether they are told of before or after the epoch; records of others stay."""
     history = RunHistory("run", None, "sink")
 
-    def lost(first: int, epoch: int) -> MessagesLost:
-        return MessagesLost(ForgottenMessages("t", 1, first, first + 1, True), "b", epoch)
+    def lost(first: int, epoch: int) -> DataLost:
+        return messages_lost(ForgottenMessages("t", 1, first, first + 1, True), "b", epoch)
 
-    def epoch(number: int) -> EpochApplied:
+    def epoch(number: int) -> EpochReport:
         sources = tuple(SourceSeen(name, False, False, None) for name in "ab")
-        return EpochApplied("job", number, "random", "live", 0.1, 0, None, sources, ())
+        return EpochReport("job", number, "random", "live", 0.1, 0, None, sources, ())
 
     history.on(lost(7, 2))
     history.on(epoch(1))
@@ -307,6 +306,6 @@ def test_observed_metrics_are_rows_and_as_text_objects() -> None:
 def test_every_field_of_a_record_is_typed() -> None:
     """What a record has is what the class tells checkers of types, field by field."""
     history = RunHistory("run", None, "sink")
-    history.on(EpochApplied("job", 1, "random", "live", 0.1, 0, None, (), ()))
+    history.on(EpochReport("job", 1, "random", "live", 0.1, 0, None, (), ()))
     (record,) = history.recent
     assert list(record) and set(record) == set(QueryProgress.__annotations__)

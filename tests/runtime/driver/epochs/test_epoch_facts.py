@@ -12,8 +12,8 @@ from mixedmode.runtime.connectors.staging import StagedFile
 from mixedmode.runtime.driver.epochs.epoch_facts import epoch_applied
 from mixedmode.runtime.driver.state.job_state import JobState
 from mixedmode.runtime.driver.state.stage_state import StageState
-from mixedmode.runtime.metrics.events.checkpoint import CheckpointReport
-from mixedmode.runtime.metrics.events.facts import CheckpointCompleted, EpochApplied, RowsDelivered
+from mixedmode.runtime.metrics.events.events import CheckpointCompleted
+from mixedmode.runtime.metrics.events.facts import EpochReport, RowsDelivered
 from mixedmode.runtime.metrics.history import RunHistory
 from mixedmode.runtime.operators.contract import EpochSpec, ShardCounters
 from mixedmode.runtime.protocols.watermarks import WatermarkTracker
@@ -64,7 +64,7 @@ def after_an_epoch() -> JobState:
     return state
 
 
-def applied(state: JobState, epoch: EpochSpec, kind: str, elapsed_s: float, **counts: int) -> EpochApplied:
+def applied(state: JobState, epoch: EpochSpec, kind: str, elapsed_s: float, **counts: int) -> EpochReport:
     phase = Phase(kind=kind, reason="")  # type: ignore[arg-type]
     coordinator = counts or None
     return epoch_applied(
@@ -116,8 +116,21 @@ def test_progress_of_epochs_is_what_it_always_was() -> None:
     history = RunHistory("run", "name", "sink!", now_s=lambda: NOW_MS / 1000, clock_s=lambda: next(ticks))
     state = after_an_epoch()
     history.on(applied(state, EpochSpec(1, "sorted", 0, 0, 0, 0, 0), "backlog", 1.25))
-    report = CheckpointReport(3, "interval", "checkpoint", False, 7, 1, 2, 3, 4, 5, 6, 7, {"write": 1})
-    history.on(CheckpointCompleted(report))
+    completed = CheckpointCompleted(
+        checkpoint_id=3,
+        trigger="interval",
+        kind="checkpoint",
+        duration_ms=7,
+        state_bytes=1,
+        state_entries=2,
+        new_files=3,
+        new_bytes=4,
+        state_files=5,
+        output_rows=6,
+        output_bytes=7,
+        durations_ms={"write": 1},
+    )
+    history.on(completed)
     history.on(applied(state, EpochSpec(2, "random", 0, 0, 0, 0, 0), "live", 0.5, eventsSent=1))
     history.on(RowsDelivered(0.002))
     assert [record.json for record in history.recent] == [FIRST, SECOND]

@@ -23,9 +23,10 @@ SAMPLES: dict[Any, Any] = {str: "text", int: 7, float: 0.5, bool: True, dict[str
 
 
 def sample(kind: type[RunEvent]) -> RunEvent:
-    """An event with something in each field that has no default."""
+    """An event with something in each field that has no default, and in those that all events have."""
     hints = get_type_hints(kind, vars(events))
     needed = [one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING]
+    needed += [one.name for one in fields(RunEvent)]
     values = {name: SAMPLES.get(hints[name], None if "None" in str(hints[name]) else "stopped") for name in needed}
     return kind(**{**values, **({"positions": ()} if "positions" in needed else {})})
 
@@ -64,7 +65,18 @@ def test_a_newer_version_stays_readable() -> None:
         assert json.loads(to_line(read)) == other
 
 
-@pytest.mark.parametrize("line", [b"", b'{"v":1,"event":"Pha', b"[1]", b'{"v":1}', b'{"event":7}', b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b'{"v":1,"event":"Pha',
+        b"[1]",
+        b'{"v":1}',
+        b'{"event":7}',
+        b'{"v":1,"event":"PhaseBegan","phase":"live"}',
+        b"\xff\xfe",
+    ],
+)
 def test_what_is_no_event_is_skipped(line: bytes) -> None:
     """Half a line, or anything else that names no run, is no event and no error."""
     assert of_line(line) is None
