@@ -14,9 +14,9 @@ from typing import Any
 from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..protocols.lifecycle.events import Stop
 from ..tasks.report import ShardReport
-from .descriptions import described
 from .epoch import durations_ms, lag_by_partition, totals
 from .events import events, facts
+from .fact_descriptions import described
 from .progress import plain
 
 #: How many of an epoch's slowest shards are told of.
