@@ -283,9 +283,9 @@ def _live_step(run: RunningJob, ending: Ending, phase: Phase, live: LiveSource) 
     run.checkpoints.checkpoint_if_due()
     ending.serve(phase)
     # What users ask for is made visible; after a failure that is tolerated, with the checkpoint that is due next.
-    wishes = run.context.commits.pending()
-    if wishes and commit_now(run, phase):
-        run.context.commits.grant(wishes)
+    requests = run.context.commits.pending()
+    if requests and commit_now(run, phase):
+        run.context.commits.grant(requests)
 
 
 def _final_watermarks(run: RunningJob) -> dict[str, int]:

@@ -34,7 +34,7 @@ from ...support.clean_up import take_all
 from ...support.failpoints import failpoint
 from ..recovery.recovery import Recovered, identify, recover, refuse_more_after_the_end
 from ..recovery.takeover import begin_branch, open_outputs, remove_older_branches
-from ..requests.commit_queue import CommitQueue
+from ..requests.commit_queue import CommitQueue, CommitRequest
 from ..requests.pause_switch import PauseSwitch
 from ..requests.rescale_queue import RescaleRequest
 from .hangs import what_hangs
@@ -215,7 +215,7 @@ class JobRunner:
                 steps += [executor.close for executor in self._run.executors.values()]
             steps += [] if context.live is None else [context.live.close]
             take_all(*steps, context.lease.release)
-            context.commits.close()
+            context.commits.close("the run has ended")
 
     def _recovered(self, identity: JobIdentity) -> Recovered:
         """Find out where the job stands, and keep older drivers from what can be seen."""
@@ -341,9 +341,10 @@ class JobRunner:
 
     def ask_commit(self) -> Future[bool]:
         """Have all that is processed made visible; False: the run has ended instead."""
-        wish = self._context.commits.ask()
+        request = CommitRequest()
+        self._context.commits.ask(request)
         self._context.wake.set()
-        return wish
+        return request.answer
 
     def ask_pause(self) -> Future[None]:
         """Have the run stand still; answered when it does.
@@ -433,7 +434,7 @@ class JobRunner:
         if (live := context.live) is not None:
             live.refuse()  # whose thread may be the very one that hangs, so that nobody waits for its end
             threading.Thread(target=partial(take_all, live.stop, live.close), daemon=True).start()
-        take_all(*steps, context.lease.release, context.commits.close)
+        take_all(*steps, context.lease.release, partial(context.commits.close, why))
 
     @property
     def is_given_up(self) -> bool:
