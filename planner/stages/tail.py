@@ -1,4 +1,4 @@
-"""What follows the last keyed stage, planned: inside the stage's own Spark job if it can be, so that it runs once.
+"""Plans what follows the last keyed stage: inside the stage's own Spark job if possible, so that it runs once.
 
 Between the function that hands the stage's rows on and the one that stages them there must be no exchange: both are
 parts of one task's attempt.  So Spark is asked how it would do the steps to a table of two rows, which it would rather

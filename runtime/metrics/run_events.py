@@ -1,4 +1,4 @@
-"""From what the driver tells to everybody who listens: one run's events, on their way.
+"""Sends the events of one run from the driver to everybody who listens.
 
 The driver puts a fact into a mailbox and goes on.  A thread of the run makes events of it, which go to the mailboxes of
 the listeners and of the event log; each of those has a thread of its own, so nobody waits for anybody.

@@ -1,4 +1,4 @@
-"""What follows the last keyed stage without state: it is done to the stage's rows inside the stage's own Spark job.
+"""Describes the output transform: stateless operations on a stage's rows, within the stage's own Spark job.
 
 Rows are staged behind it, so it is done once: a function that answers differently the next time cannot change what a
 checkpoint holds.  What moves rows between tasks (a join with a static frame that is not broadcast) cannot be part of

@@ -1,4 +1,4 @@
-"""What a join of two streams gives: Spark's own columns of the same join, and how they are found behind the stage.
+"""Plans the output of a stream-stream join: Spark's own columns of the same join, found behind the stage.
 
 The stage's rows are files, whose columns have one name each, and no frame.  A join's may have the same name twice, and
 be called by their frames' (``a.k``): what follows the stage sees them so.

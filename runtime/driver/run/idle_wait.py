@@ -1,4 +1,4 @@
-"""How long a run may sleep: the clock of its live phase between two looks, and its end before another checkpoint."""
+"""Limits how long a run sleeps: between two looks in its live phase, and before its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run does about a pause, between two epochs.
+"""Pauses and resumes a run between two epochs.
 
 It takes a checkpoint, so that nothing is pending, and stands still: no row, timer or event is processed; savepoints are
 taken, and the location is held.  Should the checkpoint fail within what is tolerated there is no pause, and whoever has

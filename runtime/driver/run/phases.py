@@ -1,4 +1,4 @@
-"""What a run does in each phase of its plan: one function per kind of phase.
+"""Runs each phase of a plan: one function per kind of phase.
 
 Each is called with the parts of the run and the phase, on the run's thread, and returns when the phase has come to its
 end, when the run is stopped, or when a savepoint that ends it was asked for.

@@ -1,4 +1,4 @@
-"""How a run ends, and its savepoints: the work of the job's lifecycle, done by those who can.
+"""Ends a run and takes its savepoints: the work that the job's lifecycle asks for.
 
 Three endings (FLIP-147): the end of input with a final checkpoint, stop-with-savepoint with drain, and without.  A run
 that is merely stopped closes as it is, after an ordinary checkpoint.
