@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class OutputColumn:
+class TransformedColumn:
     """What an output column is made of."""
 
     #: Its expression, with ``{0}``, ``{1}``… for the columns below; empty: it is that one column.
@@ -53,7 +53,7 @@ class OutputTransform:
     #: Columns of what is staged.
     schema: StructType
     #: What they are made of; None: it cannot be told.
-    columns: tuple[OutputColumn, ...] | None
+    columns: tuple[TransformedColumn, ...] | None
     #: The steps, done to an empty frame.
     template: DataFrame
     #: Whether Python code of the user's is among them.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 
-class Request(Protocol):
+class UserRequest(Protocol):
     """Something that somebody waits for."""
 
     @property
@@ -21,7 +21,7 @@ class Request(Protocol):
         """Answer that it will not be done."""
 
 
-R = TypeVar("R", bound=Request)
+R = TypeVar("R", bound=UserRequest)
 
 
 class RequestQueue(Generic[R]):
