@@ -88,7 +88,7 @@ class JobRunner:
             turn=turn,
             stopping=stopping,
             wake=wake,
-            desk=SavepointQueue(lambda request: claim(request, store.location)),
+            savepoints=SavepointQueue(lambda request: claim(request, store.location)),
             commits=CommitQueue(),
             pause=pause,
             live=live,
@@ -194,7 +194,7 @@ class JobRunner:
             raise
         finally:
             self._thread_id = None
-            context.desk.close(why)
+            context.savepoints.close(why)
             context.pause.close(why)
             # Whatever else fails now, perhaps for the same reason, is neither why the run ends nor a reason to stay.
             steps: list[Callable[[], object]] = []
@@ -253,7 +253,7 @@ class JobRunner:
             PHASES[phase.kind](run, ending, phase)
             if phase.serves_savepoints_at_its_end:
                 ending.serve(phase)
-            if phase.takes_savepoints and (request := context.desk.take_stop()) is not None:
+            if phase.takes_savepoints and (request := context.savepoints.take_stop()) is not None:
                 ending.stop_with_savepoint(phase, request)
                 return
         self._close_tasks()
@@ -318,7 +318,7 @@ class JobRunner:
             raise QueryError(f"no {request} can be taken: {IN_BACKLOG}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
         if request.stop is not None:
             check_writable(request.path)  # later it would cost the job's run
-        self._context.desk.ask(request)
+        self._context.savepoints.ask(request)
         self._context.wake.set()
 
     def ask_rescale(self, request: RescaleRequest) -> None:
@@ -427,7 +427,7 @@ class JobRunner:
         """Give the location free although the run's thread has not come back, and stop the live source's query."""
         context, why = self._context, "the query was stopped, and given up"
         steps: list[Callable[[], object]] = [
-            partial(context.desk.close, why),
+            partial(context.savepoints.close, why),
             partial(context.pause.close, why),
             partial(context.rescales.close, why),
         ]
