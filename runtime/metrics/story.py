@@ -10,6 +10,8 @@ from .events.facts import (
     FileLost,
     InputEnded,
     LiveBegins,
+    LiveFolderGone,
+    LiveFolderIsBack,
     MessagesLost,
     PhaseBegan,
     Rescaled,
@@ -57,6 +59,10 @@ def sentence(fact: Fact) -> str | None:
         case SourceChanged(source, is_backlog, epoch, reason):
             how = "is in backlog again" if is_backlog else "is no longer in backlog"
             return f"{source} {how}, behind epoch {epoch}: {reason}"
+        case LiveFolderGone():
+            return f"the live folder is gone: {_detail(fact)}"
+        case LiveFolderIsBack():
+            return f"the live folder is there again: {_detail(fact)}"
         case CheckpointCompleted(report):
             return f"checkpoint {report.checkpoint_id} is complete ({report.trigger}, {report.duration_ms} ms)"
         case SavepointWritten():

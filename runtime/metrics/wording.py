@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..jvm.spark_errors import what_happened
 from ..protocols.lifecycle.events import Stop
+from ..support.redaction import redacted
 from .events.facts import (
     CheckpointCompleted,
     CheckpointFailed,
@@ -11,6 +12,8 @@ from .events.facts import (
     FileLost,
     InputEnded,
     LiveBegins,
+    LiveFolderGone,
+    LiveFolderIsBack,
     MessagesLost,
     PhaseBegan,
     Rescaled,
@@ -52,6 +55,10 @@ def in_words(fact: Fact) -> tuple[str, str] | None:
             return "reused", f"{finished} of {shards} shards were finished"
         case SourceChanged(source, is_backlog, epoch, reason):
             return "switch", f"{source} isBacklog={str(is_backlog).lower()} after epoch {epoch}: {reason}"
+        case LiveFolderGone(folder):
+            return "folder-gone", redacted(folder)
+        case LiveFolderIsBack(folder):
+            return "folder-is-back", redacted(folder)
         case CheckpointCompleted(report):
             return "checkpoint", f"{report.checkpoint_id} ({report.trigger}, {report.duration_ms} ms)"
         case CheckpointFailed(checkpoint_id, trigger, outcome, error):

@@ -219,6 +219,20 @@ class SourceChanged:
     reason: str
 
 
+@dataclass(frozen=True)
+class LiveFolderGone:
+    """A folder of a live file source is not there any more; the job waits for files in it."""
+
+    folder: str
+
+
+@dataclass(frozen=True)
+class LiveFolderIsBack:
+    """It is there again."""
+
+    folder: str
+
+
 # -- checkpoints and savepoints ----------------------------------------------------------------------------------------
 
 
@@ -328,6 +342,8 @@ Fact = (
     | WholeResultObserved
     | RowsDelivered
     | SourceChanged
+    | LiveFolderGone
+    | LiveFolderIsBack
     | CheckpointCompleted
     | CheckpointFailed
     | SavepointWritten

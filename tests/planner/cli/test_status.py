@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -113,6 +114,26 @@ def test_a_switch_behind_the_last_epoch_ends_the_backlog(tmp_path: Path, claim: 
     code, found = ask(tmp_path, "--max-lag", "1 s")
     assert code == 4 and found["problems"][0].startswith("source live lags by")
     assert [source["isBacklog"] for source in found["sources"]] == [False]
+
+
+def test_a_live_folder_that_is_gone_is_a_problem_until_it_is_back(
+    tmp_path: Path, claim: Callable[[], DriverLease]
+) -> None:
+    """Nothing else shows it: the job waits for files and looks like one whose source is quiet."""
+    claim()
+    begun = [began(NOW_MS - 90_000), phase("live", NOW_MS - 80_000), live_epoch(NOW_MS)]
+    told = [
+        Noted(**common(NOW_MS), what=what, text=folder)
+        for what in ("folder-gone", "folder-is-back")
+        for folder in ("/in", "/more")
+    ]
+    problem = "the live folder {} is gone, no files are found there"
+    for count, folders in [(2, ("/in", "/more")), (3, ("/more",)), (4, ())]:
+        shutil.rmtree(tmp_path / "mixedmode" / "history", ignore_errors=True)
+        tell(tmp_path, *begun, *told[:count])
+        code, found = ask(tmp_path)
+        assert (code, found["healthy"]) == (4 if folders else 0, not folders)
+        assert found["problems"] == [problem.format(folder) for folder in folders]
 
 
 def test_a_backlog_tells_how_far_it_is(tmp_path: Path, claim: Callable[[], DriverLease]) -> None:
