@@ -150,7 +150,9 @@ def test_a_backlog_tells_how_far_it_is(tmp_path: Path, claim: Callable[[], Drive
         rows_per_second=100.0,
         spilled_bytes=77,
         fraction=0.5,
-        eta_s=12.0,
+        eta_s=None,
+        eta_low_s=8.0,
+        eta_high_s=20.0,
         elapsed_s=12.0,
     )
     tell(tmp_path, began(NOW_MS - 3_600_000), phase("backlog", NOW_MS - 3_600_000), progress)
@@ -163,12 +165,13 @@ def test_a_backlog_tells_how_far_it_is(tmp_path: Path, claim: Callable[[], Drive
         "rowsRead": 900,
         "totalRows": 1200,
         "rowsPerSecond": 100.0,
-        "etaSeconds": 12.0,
+        "etaSeconds": None,
+        "etaRangeSeconds": [8.0, 20.0],
         "shardsDone": 1,
         "shards": 4,
         "spilledBytes": 77,
     }
-    assert "50%, 300 rows, 100 rows/s" in CliRunner().invoke(app, ["status", str(tmp_path)]).stdout
+    assert "50%, 300 rows, 100 rows/s, 8 s to 20 s to go" in CliRunner().invoke(app, ["status", str(tmp_path)]).stdout
 
 
 def test_a_backlog_whose_rows_stand_still_gets_nowhere(tmp_path: Path, claim: Callable[[], DriverLease]) -> None:
