@@ -144,7 +144,7 @@ class RowScanTask:
 
         for ranked in parts:
             seen = progress.part_begins(ranked.part.end - ranked.part.start)
-            for table in self._let_through(ranked.part, lambda read, share, seen=seen: seen(read, 0, share)):
+            for table in self._let_through(ranked.part, seen):
                 rows += table.num_rows
                 batch = self._keyed(table, ranked.rank)
                 waiting.append(batch)
@@ -160,8 +160,11 @@ class RowScanTask:
         failpoint("scan-before-report")
         return RowsReport(tuple(runs), rows)
 
-    def _let_through(self, part: FilePart, seen: Callable[[int, float], None]) -> Iterator[pa.Table]:
-        for table in self.scan.batches(self.source, part, seen=seen):
+    def _let_through(self, part: FilePart, seen: Callable[[int, int, float], None]) -> Iterator[pa.Table]:
+        def worked_on(rows: int, share: float) -> None:
+            seen(rows, 0, share)  # how many are kept is known when a run is written
+
+        for table in self.scan.batches(self.source, part, seen=worked_on):
             if self.condition is None:
                 yield table
             else:
