@@ -1,12 +1,10 @@
-"""Says in English what has happened in a run: a name, a detail and a sentence for each event and fact."""
+"""Says in English what has happened in a run: a name, a detail and a sentence for each event."""
 
 from __future__ import annotations
 
 from functools import singledispatch
 from typing import NamedTuple
 
-from ..jvm.spark_errors import what_happened
-from ..protocols.lifecycle.events import Stop
 from .events.events import (
     CheckpointCompleted,
     CheckpointFailed,
@@ -16,18 +14,6 @@ from .events.events import (
     SavepointWritten,
     ShardsRescaled,
     SourceChanged,
-)
-from .events.facts import (
-    InputEnded,
-    LiveBegins,
-    RunFailed,
-    RunFinished,
-    RunPaused,
-    RunResumed,
-    RunStopped,
-    SeamPassed,
-    ShardsReused,
-    StateEvolved,
 )
 from .units import rescaled
 
@@ -66,11 +52,6 @@ def _(it: RunRestored) -> Description:
 
 
 @described.register
-def _(it: StateEvolved) -> Description:
-    return Description("state-evolved", it.change, f"state is taken over: {it.change}")
-
-
-@described.register
 def _(it: DataLost) -> Description:
     if it.is_file:
         what = f"{it.source} is {it.fate}: its rows that no checkpoint holds are lost"
@@ -82,25 +63,8 @@ def _(it: DataLost) -> Description:
 
 
 @described.register
-def _(it: SeamPassed) -> Description:
-    return Description("seam", f"{it.source}: {it.seam}", f"{it.source}: {it.seam}")
-
-
-@described.register
-def _(it: LiveBegins) -> Description:
-    detail = f"the live source begins at {' '.join(it.entry.splitlines()[2:])}"
-    return Description("positions", detail, detail)
-
-
-@described.register
 def _(it: PhaseBegan) -> Description:
     return Description("phase", it.phase, _PHASES.get(it.phase, it.phase))
-
-
-@described.register
-def _(it: ShardsReused) -> Description:
-    finished = f"{it.finished} of {it.shards} shards were finished"
-    return Description("reused", finished, f"{finished} by an earlier run, and are taken over")
 
 
 @described.register
@@ -132,49 +96,6 @@ def _(it: SavepointWritten) -> Description:
 
 
 @described.register
-def _(it: InputEnded) -> Description:
-    ended = "all sources have ended"
-    return Description("MAX_WATERMARK", ended, f"{ended}: the watermark is MAX_WATERMARK")
-
-
-@described.register
-def _(it: RunFinished) -> Description:
-    if it.checkpoint_id is None:
-        before = "an earlier run has already processed all input"
-        return Description("finished", before, f"nothing to do: {before}")
-    return Description("finished", f"checkpoint {it.checkpoint_id}", f"finished, with checkpoint {it.checkpoint_id}")
-
-
-@described.register
-def _(it: RunStopped) -> Description:
-    if it.savepoint is not None:
-        drained = ", drained" if it.savepoint is Stop.DRAIN else ""
-        return Description("stopped", f"with savepoint, {it.savepoint.value}", f"stopped with a savepoint{drained}")
-    if it.inside_epoch:
-        where = "in the middle of an epoch; the next start processes that epoch again"
-    else:
-        where = "before the switch; the next start processes what no checkpoint holds again"
-    return Description("stopped", where, f"stopped {where}")
-
-
-@described.register
-def _(it: RunPaused) -> Description:
-    return Description("paused", f"in the {it.phase} phase", f"paused, in the {it.phase} phase")
-
-
-@described.register
-def _(it: RunResumed) -> Description:
-    after = f"after {it.paused_ms / 1000:.1f} s"
-    return Description("resumed", after, f"goes on, {after}")
-
-
-@described.register
 def _(it: ShardsRescaled) -> Description:
     detail = rescaled(it.before, it.after, it.checkpoint_id)
     return Description("rescaled", detail, f"rescaled: {detail}")
-
-
-@described.register
-def _(it: RunFailed) -> Description:
-    detail = f"{type(it.error).__name__}: {what_happened(it.error)}"
-    return Description("failed", detail, f"failed: {detail}")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..checkpoints.identity import query_id
 from ..jvm.spark_errors import cause_first
-from .descriptions import described
 from .epoch import (
     checkpoint_entry,
     durations_ms,
@@ -34,6 +33,7 @@ from .events.facts import (
     RunFailed,
     WholeResultObserved,
 )
+from .fact_descriptions import described
 from .lifecycle import LifecycleEvent
 from .progress import QueryProgress, timestamp
 

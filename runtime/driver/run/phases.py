@@ -16,7 +16,7 @@ from ...connectors.sources.live_query import LiveSource, OnBatch, Stopped, deliv
 from ...protocols.event_time import MAX_WATERMARK
 from ...spec import Phase, PhaseKind
 from ...support.clean_up import take_all
-from ..clocks import now_ms
+from ..clocks import clock_ms, now_ms
 from ..epochs.epoch_specs import OBSERVED
 from ..epochs.source_rows import SourceRows
 from . import rescaling
@@ -280,6 +280,7 @@ def _live_step(run: RunningJob, ending: Ending, phase: Phase, live: LiveSource) 
     run.epochs.tick(phase, idle=drained)
     if drained:
         run.sources.note_drained()
+        run.folders.look(clock_ms())
     run.checkpoints.checkpoint_if_due()
     ending.serve(phase)
     # What users ask for is made visible; after a failure that is tolerated, with the checkpoint that is due next.

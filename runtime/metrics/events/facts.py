@@ -173,6 +173,20 @@ class RowsDelivered:
     elapsed_s: float
 
 
+@dataclass(frozen=True)
+class LiveFolderGone:
+    """A folder of a live file source is not there any more; the job waits for files in it."""
+
+    folder: str
+
+
+@dataclass(frozen=True)
+class LiveFolderIsBack:
+    """It is there again."""
+
+    folder: str
+
+
 # -- the end -----------------------------------------------------------------------------------------------------------
 
 
@@ -233,6 +247,8 @@ Fact = (
     | OffsetsKnown
     | WholeResultObserved
     | RowsDelivered
+    | LiveFolderGone
+    | LiveFolderIsBack
     | InputEnded
     | RunFinished
     | RunStopped
