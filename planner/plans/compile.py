@@ -17,10 +17,7 @@ from ...runtime.checkpoints.store import has_checkpoint
 from ...runtime.connectors.late_rows import OPTION as LATE_PATH
 from ...runtime.connectors.late_rows import LateRows
 from ...runtime.connectors.sinks import Deliveries, Sink, check_guarantee, make_sink
-from ...runtime.connectors.sinks.formats import (
-    FORMATS,
-    PATHLESS_FORMATS,
-)
+from ...runtime.connectors.sinks.formats import format_of
 from ...runtime.connectors.sources.lanes import Lane, live_frame
 from ...runtime.connectors.sources.live_sources import at_most_once
 from ...runtime.operators.contract import KeyedOperator
@@ -101,8 +98,8 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     replaced = options_of_replaced(request, sink_options)
     path = _take(sink_options, "path")
     # What ignores the path has nothing there.
-    used_path = None if request.table is None and format in PATHLESS_FORMATS else path
-    is_sparks = request.table is not None or format not in FORMATS
+    used_path = None if request.table is None and not format_of(format).takes_path else path
+    is_sparks = request.table is not None or not format_of(format).is_ours
     others = {
         "checkpointLocation": location,
         LATE_PATH: settings.late_data_path,
@@ -229,7 +226,7 @@ def _deliveries(
     if len(graph.outputs) > 1:  # a row of one is not replaced by one of another
         return replace(all_rows, key_is_gone=True)
     stage = graph.last
-    per_epoch = request.table is None and request.foreach_batch is None and format in FORMATS
+    per_epoch = request.table is None and request.foreach_batch is None and format_of(format).is_ours
     key = stage.output_key if per_epoch else output_key(stage, part)
     return replace(all_rows, key=key, key_is_gone=key is None)
 

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ...errors import OptionError
 from ...runtime.connectors.late_rows import OPTION as LATE_PATH
-from ...runtime.connectors.sinks.formats import ONE_TIME_FORMATS
+from ...runtime.connectors.sinks.formats import format_of
 from ...runtime.spark_io.spark_sources import sources as planned_sources
 from ...runtime.storage.folder_checks import Place, place_of
 from ...runtime.support.redaction import credentials_in, redacted
@@ -50,7 +50,7 @@ def checkpoint_location(
     shared = spark.conf.get(_DEFAULT_CHECKPOINTS_CONF, None)
     if shared and query_name:
         return f"{shared.rstrip('/')}/{query_name}"
-    if format in ONE_TIME_FORMATS:
+    if not format_of(format).is_lasting:
         return None
     slip = difflib.get_close_matches("checkpointLocation", others, n=1)
     hint = f" (is that what {slip[0]} = {others[slip[0]]!r} is for?)" if slip else ""

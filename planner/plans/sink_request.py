@@ -14,15 +14,7 @@ from ...errors import OptionError, PlanError
 from ...runtime.catalyst.columns import column_fold
 from ...runtime.catalyst.struct_fields import repeated_field
 from ...runtime.connectors.sinks import Sink, WholeResult, table_format
-from ...runtime.connectors.sinks.formats import (
-    FILE_FORMATS,
-    FORMATS,
-    KNOWN_OPTIONS,
-    REPEATING_FORMATS,
-    REPLACING_FORMATS,
-    UNCHECKED_NAMES_FORMATS,
-    WHOLE_FORMATS,
-)
+from ...runtime.connectors.sinks.formats import KNOWN_OPTIONS, format_of, names_of
 from ...runtime.spec import Settings
 from ..inputs.inputs import Inputs
 from ..stages.stage import KeyedStage
@@ -51,12 +43,12 @@ def sink_format(spark: SparkSession, request: SinkRequest) -> str:
         return "foreachBatch"
     stored = table_format(spark, request.table) if request.format is None and request.table else None
     written = (request.format or stored or str(spark.conf.get("spark.sql.sources.default", "parquet"))).strip()
-    return written.lower() if written.lower() in FORMATS else written  # a class name must stay as it is
+    return written.lower() if format_of(written).is_ours else written  # a class name must stay as it is
 
 
 def check_names(spark: SparkSession, request: SinkRequest, format: str) -> None:
     """Raise PlanError if several columns have one name, and the output cannot have that."""
-    if request.known is None or (request.table is None and format in UNCHECKED_NAMES_FORMATS):
+    if request.known is None or (request.table is None and format_of(format).takes_repeated_names):
         return
     fold = column_fold(spark)
     counts = Counter(map(fold, request.known.names))
@@ -66,12 +58,12 @@ def check_names(spark: SparkSession, request: SinkRequest, format: str) -> None:
         if not repeated and (name := repeated_field(field.dataType, fold)) is not None:
             raise PlanError(
                 f"column {field.name} of the output has structs with two fields named {name}, which {where} cannot"
-                f" have; rename one, or use {', '.join(UNCHECKED_NAMES_FORMATS[:-1])} or {UNCHECKED_NAMES_FORMATS[-1]}",
+                f" have; rename one, or use {names_of(lambda one: one.takes_repeated_names)}",
                 code="MIXEDMODE_COLUMN_AMBIGUOUS",
             )
     raise PlanError(
         f"the output has several columns named {repeated}, which {where} cannot have; rename or drop them, or use"
-        f" {', '.join(UNCHECKED_NAMES_FORMATS[:-1])} or {UNCHECKED_NAMES_FORMATS[-1]}",
+        f" {names_of(lambda one: one.takes_repeated_names)}",
         code="MIXEDMODE_COLUMN_AMBIGUOUS",
     )
 
@@ -157,9 +149,10 @@ def output_mode_of(stage: KeyedStage, request: SinkRequest, format: str) -> str:
 
 def check_appended(output_mode: str, format: str) -> None:
     """Raise PlanError if the format cannot take rows that replace others."""
-    replaces = output_mode == "complete" and format.lower() in REPLACING_FORMATS
-    if output_mode != "append" and format.lower() in FILE_FORMATS and not replaces:
-        also = " and complete" if format.lower() in REPLACING_FORMATS else ""
+    known = format_of(format)
+    replaces = output_mode == "complete" and known.overwrites
+    if output_mode != "append" and known.only_adds and not replaces:
+        also = " and complete" if known.overwrites else ""
         raise PlanError(
             f"format {format} supports outputMode append{also} only, got {output_mode}: files are never rewritten; use"
             " append, or foreachBatch and merge the rows into a table"
@@ -176,10 +169,10 @@ def whole_result(output: Inputs, stage: KeyedStage, output_mode: str, format: st
                 " whatever reads the output"
             )
         return None
-    if format.lower() not in (*map(str.lower, WHOLE_FORMATS), *REPLACING_FORMATS, *REPEATING_FORMATS):
+    if not format_of(format).takes_whole_result:
         raise PlanError(
             f"format {format} does not support outputMode complete, which replaces the whole output each time; use"
-            f" {', '.join((*REPLACING_FORMATS, *WHOLE_FORMATS[:-1]))} or {WHOLE_FORMATS[-1]}, and in its function"
+            f" {names_of(lambda one: one.takes_whole_result and one.name != 'kafka')}, and in its function"
             " overwrite the table, or outputMode update"
         )
     shown = output.shown

@@ -37,12 +37,6 @@ from .output_transform_task import staged_rows
 from .prepared_jobs import ExecutedJob
 from .row_pass import RowPass
 from .shard_placement import ShardPins
-from .shuffle import (
-    HashExchange,
-    InPlace,
-    JoinedInShards,
-    ShardExchange,
-)
 from .stage_jobs import StageJobs
 
 if TYPE_CHECKING:
@@ -53,7 +47,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _ScanPass = TypeVar("_ScanPass", ColumnarPass, RowPass)
-_Way = TypeVar("_Way", bound=HashExchange | InPlace | JoinedInShards | ShardExchange | ShardPins)
 
 
 @dataclass(frozen=True)

@@ -127,8 +127,8 @@ class FusedStages:
     _session: PrivateSession | None = field(init=False, default=None)
     #: Spark has not kept to a plan.
     _given_up: bool = field(init=False, default=False)
-    #: For which places of shards all that is: of each stage its pins' dealing; None: it has no pins.
-    _dealings: tuple[int | None, ...] = field(init=False, default=())
+    #: For which places of shards all that is: of each stage that of its pins; None: it has no pins.
+    _assignments: tuple[int | None, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
         self._told = ReportAccumulator(self.first.spark)
@@ -150,9 +150,9 @@ class FusedStages:
             Exception: whatever a task has failed with.
         """
         first, second = first.placed(), second.placed()
-        dealings = tuple(None if part.pins is None else part.pins.dealing for part in (first, second))
-        if dealings != self._dealings:  # executors have come or gone, which may be why it was given up
-            self._dealings, self._session, self._given_up = dealings, None, False
+        assignments = tuple(None if part.pins is None else part.pins.assignment for part in (first, second))
+        if assignments != self._assignments:  # executors have come or gone, which may be why it was given up
+            self._assignments, self._session, self._given_up = assignments, None, False
             self._known.clear()
         job = None if self._given_up else self._job(frame, first, second)
         if job is None:

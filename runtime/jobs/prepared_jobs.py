@@ -16,10 +16,8 @@ from ..catalyst.prepared.prepared_physical_plan import PreparedPhysicalPlan
 from ..operators.admission import LATE_BOUND_COLUMN, bound_us
 from ..tasks.report import REPORT_SCHEMA
 from ..tasks.shard.publish_task import PublishTask
+from ..tasks.shard.shard_routing import ShardRouting
 from ..tasks.shard.shard_task import ShardTask
-from ..tasks.shard.shards_in_one import InOneTask
-from .shard_placement import PIN_COLUMN, ShardPins
-from .shuffle import HashExchange, InPlace, ShardExchange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
 
 #: More shapes of input than a stage has; what they keep of Spark's is let go then.
 _MANY = 16
-#: How rows come to their shards in a session of our own.
-OwnWay = HashExchange | InOneTask | InPlace | ShardExchange | ShardPins
 #: The job over an input, and the task that it runs.
 Make = Callable[["DataFrame"], "tuple[DataFrame, ShardTask]"]
 
@@ -39,8 +35,7 @@ class _Key:
     """All that a job's plan depends on."""
 
     way: type
-    #: That of the pins.
-    dealing: int
+    assignment: int
     shape: PlanShape
     prepared_by: Hashable
     order: tuple[str, ...]
@@ -186,7 +181,7 @@ class PreparedJobs:
 
     def job(
         self,
-        way: OwnWay,
+        way: ShardRouting,
         frame: DataFrame,
         task: ShardTask,
         make: Make,
@@ -209,8 +204,7 @@ class PreparedJobs:
             return None
         template = None if key is None else self._template(key, way, make, checks=checks)
         if key is None or template is None:
-            # Moving rows needs no plan as expected, so a session of our own is of use for what is planned once only.
-            return None if isinstance(way, ShardExchange) else self._noted(key, anew())
+            return self._noted(key, anew()) if way.depends_on_plan else None
         if template.is_checked:
             return template.over(frame, task)
         job = self._noted(key, anew())
@@ -227,7 +221,7 @@ class PreparedJobs:
             self._refused.add(key)
         return job
 
-    def _key(self, way: OwnWay, frame: DataFrame, task: ShardTask) -> _Key | None:
+    def _key(self, way: ShardRouting, frame: DataFrame, task: ShardTask) -> _Key | None:
         """All that a job's plan depends on; None: it is made anew each time."""
         by = self._operator.prepares_by(task.epoch)
         if task.epoch.style != "random" or by is None:
@@ -237,15 +231,14 @@ class PreparedJobs:
         if any("Join" in kind for kind in shape.kinds):
             return None
         order, sorts = self._operator.order_in(task.epoch), task.sort is None
-        dealing = way.dealing if isinstance(way, ShardPins) else 0
-        return _Key(type(way), dealing, shape, by, order, sorts, task.hands_on is None)
+        return _Key(type(way), way.assignment, shape, by, order, sorts, task.hands_on is None)
 
-    def _template(self, key: _Key, way: OwnWay, make: Make, *, checks: bool) -> PreparedJob | None:
+    def _template(self, key: _Key, way: ShardRouting, make: Make, *, checks: bool) -> PreparedJob | None:
         if key not in self._known:
             if len(self._known) >= _MANY:
                 self._known.clear()
                 self._refused.clear()
-            for known in [one for one in self._known if one.way is key.way and one.dealing != key.dealing]:
+            for known in [one for one in self._known if one.way is key.way and one.assignment != key.assignment]:
                 del self._known[known]
             schema = StructType.fromJson(json.loads(key.shape.schema))
             try:
@@ -257,7 +250,7 @@ class PreparedJobs:
                     takes_late_bound=self._operator.takes_late_bound,
                     shape=key.shape,
                     holds=way.holds if checks else lambda _: True,
-                    beside=PIN_COLUMN if isinstance(way, ShardPins) else None,
+                    beside=way.placed_by,
                 )
             except AnalysisException:  # it is for the user's session, which is found out and told where it is planned
                 self._known[key] = None

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from ..catalyst.prepared.placed_rows import PlacedNumbers
 from ..catalyst.spark_cluster import Executors
 from ..catalyst.spark_plans import executed_text
-from ..catalyst.spark_session import PrivateSession
+from ..tasks.shard.shard_routing import ShardRouting
 from .shard_assignment import dealt
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _REDUCE_LOCALITY = "spark.shuffle.reduceLocality.enabled"
 PIN_COLUMN = "__pin"
 
 
-class ShardPins:
+class ShardPins(ShardRouting):
     """One placed row for each shard.
 
     Args:
@@ -46,18 +46,18 @@ class ShardPins:
         parallelism: number of shards.
     """
 
+    placed_by = PIN_COLUMN
+
     def __init__(self, spark: SparkSession, stage: str, parallelism: int) -> None:
         self._stage = stage
         self.parallelism = parallelism
         # Adaptive execution would merge or split partitions; without it what Spark aggregates would have 200.
         settings = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": str(parallelism)}
-        self._session = PrivateSession(spark, settings)
+        super().__init__(spark, settings)
         self._executors = Executors(spark)
         self._membership: frozenset[str] = frozenset()
         self._present: list[str] = []
         self._rows: PlacedNumbers | None = None
-        #: Counts how often shards were dealt: what is planned for one dealing is of no use for another.
-        self.dealing = 0
 
     @staticmethod
     def are_possible(spark: SparkSession) -> bool:
@@ -90,15 +90,6 @@ class ShardPins:
             if len(self._present) > 1 and self._present != before:
                 self._deal()
         return len(self._present) > 1 and self._rows is not None
-
-    @property
-    def session(self) -> SparkSession:
-        """Where rows are planned."""
-        return self._session.session
-
-    def adopt(self, frame: DataFrame) -> DataFrame:
-        """The same rows, to be planned so that they can be joined to the pins."""
-        return self._session.adopt(frame)
 
     def beside(self, rows: DataFrame, shard_column: str) -> DataFrame:
         """``rows`` where the pins are; a shard without rows gets one that is null in every column.
@@ -142,7 +133,7 @@ class ShardPins:
         old = self._rows
         try:
             self._rows = PlacedNumbers.of(self._session.session, PIN_COLUMN, wanted)
-            self.dealing += 1
+            self.assignment += 1
             if old is not None:
                 old.close()
         except (Py4JError, PySparkException, TypeError, ValueError) as error:  # another version of Spark

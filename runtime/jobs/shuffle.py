@@ -1,7 +1,10 @@
 """How an epoch's rows come to their shards: as partitions of one Spark job, one partition a shard.
 
-There are four ways.  :func:`exchanged_by_shard` computes each row's shard and moves it there, whatever it is;
-:class:`ShardExchange` is for doing so in the stream, where an epoch is small.
+:func:`exchanged_by_shard` computes each row's shard and moves it there, in the user's session and whatever Spark plans.
+Every other way is a :class:`~..tasks.shard.shard_routing.ShardRouting`, and saves something:
+
+:class:`ShardExchange` does the same in the stream, where an epoch is small and adaptive execution only costs.
+
 :class:`HashExchange` is for operators whose rows Spark aggregates by key first: that takes an exchange by the hash of
 the key anyway, and with a number of shards that is a power of two its partitions *are* the shards
 (:mod:`...state.keys.keygroups`), so the rows stay where they are and one exchange is saved.
@@ -11,6 +14,9 @@ the next one: Spark is told which partition of a hash partitioning each file is,
 
 :class:`JoinedInShards` is for both sides of a join that Spark makes: they are exchanged once, and what comes of them
 stays where it is.
+
+Two more are elsewhere: :class:`~.shard_placement.ShardPins` moves rows to where their shards' local copies are, and
+:class:`~..tasks.shard.shards_in_one.InOneTask` has one task do all shards of a small epoch.
 
 Spark's partitioning is not ours to decide.  So ``holds`` looks at the plan that Spark made, and the
 tasks check the key groups of what they get in any case.
@@ -25,10 +31,10 @@ from pyspark.sql import functions as F
 
 from ...state.keys.keygroups import bit_reversed, is_power_of_two
 from ..catalyst.columns import quoted
-from ..catalyst.own_session import OwnSession
 from ..catalyst.spark_buckets import SETTINGS, partitions_in_place
 from ..catalyst.spark_plans import PYTHON_NODES, executed_text, hash_partitions, uppermost_exchange
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
+from ..tasks.shard.shard_routing import ShardRouting
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -127,7 +133,7 @@ def _shard(key_group: str, max_parallelism: int, parallelism: int) -> str:
     return f"CAST({key_group} * {parallelism} DIV {max_parallelism} AS int)"
 
 
-class HashExchange(OwnSession):
+class HashExchange(ShardRouting):
     """Leaves rows where Spark's aggregation by key has put them.
 
     Args:
@@ -179,7 +185,7 @@ class HashExchange(OwnSession):
         )
 
 
-class ShardExchange(OwnSession):
+class ShardExchange(ShardRouting):
     """Moves rows of an epoch of the stream to their shards, whatever operator they are for.
 
     A session of our own is for what adaptive execution costs where there is nothing to adapt: it runs each exchange as
@@ -188,6 +194,8 @@ class ShardExchange(OwnSession):
     Args:
         spark: the session whose settings hold for the input.
     """
+
+    depends_on_plan = False
 
     def __init__(self, spark: SparkSession) -> None:
         super().__init__(spark, {"spark.sql.adaptive.enabled": "false"})
@@ -203,7 +211,7 @@ class ShardExchange(OwnSession):
         return found is not None and alone and not any(mark in found.text for mark in PYTHON_NODES)
 
 
-class InPlace(OwnSession):
+class InPlace(ShardRouting):
     """Leaves rows in the shards that an earlier stage has handed them on from.
 
     Args:
@@ -231,7 +239,7 @@ class InPlace(OwnSession):
         return partitions_in_place(job) == self._parallelism
 
 
-class JoinedInShards(OwnSession):
+class JoinedInShards(ShardRouting):
     """Has Spark join both sides of an operator's first pass where its shards are.
 
     Args:

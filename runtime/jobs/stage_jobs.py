@@ -21,9 +21,10 @@ from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ..tasks.report import REPORT_SCHEMA
 from ..tasks.shard.publish_task import ArrowFunction, PublishTask, as_mapped, projected, published
 from ..tasks.shard.question_task import QuestionTask
+from ..tasks.shard.shard_routing import ShardRouting
 from ..tasks.shard.shard_task import ShardTask
 from ..tasks.shard.shards_in_one import InOneTask
-from .prepared_jobs import ExecutedJob, OwnWay, PreparedJobs
+from .prepared_jobs import ExecutedJob, PreparedJobs
 from .shard_placement import ShardPins
 from .shuffle import (
     SHARD_COLUMN,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_Way = TypeVar("_Way", bound=HashExchange | InOneTask | InPlace | JoinedInShards | ShardExchange | ShardPins)
+_Routing = TypeVar("_Routing", bound=ShardRouting)
 
 
 @dataclass
@@ -266,7 +267,7 @@ class StageJobs:
         self._misplaced = True
 
     def _planned_once(
-        self, way: OwnWay, frame: DataFrame, task: ShardTask, make: Callable[[DataFrame], DataFrame]
+        self, way: ShardRouting, frame: DataFrame, task: ShardTask, make: Callable[[DataFrame], DataFrame]
     ) -> DataFrame | ExecutedJob | None:
         """As :meth:`_planned`, and of the stream's epochs by a plan that is made once for all that look alike.
 
@@ -286,7 +287,7 @@ class StageJobs:
         # What follows the stage may have exchanges of its own, below a join; where a template has a tail, it has none.
         return self._templates.job(way, frame, task, job, anew, checks=self.tail is None)
 
-    def _planned(self, make: Callable[[_Way], tuple[DataFrame, ShardTask]], way: _Way) -> DataFrame | None:
+    def _planned(self, make: Callable[[_Routing], tuple[DataFrame, ShardTask]], way: _Routing) -> DataFrame | None:
         """A job in a session of our own, if that works and its plan is as expected."""
         try:
             rows, task = make(way)

@@ -17,7 +17,7 @@ from .deliveries import Deliveries, WholeResult
 from .files import ParquetSink
 from .foreach_batch import ForeachBatchSink
 from .foreach_rows import ForeachSink, RowByRow
-from .formats import FORMATS, KNOWN_OPTIONS
+from .formats import KNOWN_OPTIONS, format_of
 from .kafka.guarantee import OPTION as GUARANTEE
 from .kafka.messages import FORMAT as KAFKA
 from .kafka.sink import KafkaSink
@@ -69,7 +69,8 @@ def make_sink(
         _check_kafka(path, partition_by, transactional)
         if guarantee != "at-least-once":
             return KafkaSink(schema, options, deliveries)
-    if table is None and (name in FORMATS or foreach_batch is not None):
+    is_ours = format_of(format).is_ours
+    if table is None and (is_ours or foreach_batch is not None):
         _check_options(name, options)
         if partition_by and name != "parquet":
             raise OptionError(
@@ -77,7 +78,7 @@ def make_sink(
                 " writes (csv, json, orc, delta, …) and with toTable, or write partitions yourself in foreachBatch"
             )
     given = deliveries or Deliveries()
-    if table is None and foreach_batch is None and format in FORMATS and given.order_column is not None:
+    if table is None and foreach_batch is None and is_ours and given.order_column is not None:
         raise OptionError(
             f"execution.sink.order-column = {given.order_column!r} does not go with format {name}, whose rows are not"
             " handed over once per checkpoint; it works with foreachBatch, with toTable, and with the formats that"
@@ -86,11 +87,11 @@ def make_sink(
         )
     if given.order_column is not None:
         _check_new(given.order_column, schema)
-    if table is not None and (foreach_batch is not None or (format in FORMATS and format != "parquet")):
+    if table is not None and (foreach_batch is not None or (is_ours and format != "parquet")):
         raise OptionError(f"{name} has no tables; use toTable with a format that tables have (parquet, delta, …)")
     if foreach_batch is not None:
         return (ForeachSink if by_row else ForeachBatchSink)(schema, foreach_batch, given)
-    if table is not None or format not in FORMATS:
+    if table is not None or not is_ours:
         return TableSink(
             schema,
             format,

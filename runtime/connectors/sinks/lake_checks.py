@@ -26,7 +26,7 @@ from ...jvm.spark_errors import NOT_THERE, spark_says
 from ...spark_io.spark_delta import delta_reads
 from ...spark_io.spark_iceberg import iceberg_partitions
 from ...spark_io.spark_tables import can_store
-from .formats import REPLACING_FORMATS
+from .formats import format_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,7 +68,7 @@ def check_lake(
         PlanError: it has other columns, or cannot have these.
     """
     kind = format.lower()
-    if kind not in REPLACING_FORMATS:
+    if not format_of(kind).overwrites:
         return
     _check_types(kind, schema)
     held = _held(spark, kind, *place)

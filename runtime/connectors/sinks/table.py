@@ -39,7 +39,7 @@ from .file_formats import (
     check_writable,
     file_format,
 )
-from .formats import NEED_PATH, REPLACING_FORMATS
+from .formats import format_of
 from .kafka.messages import FORMAT as KAFKA
 from .kafka.messages import check_messages, topic_of
 from .lake_checks import check_lake
@@ -105,8 +105,8 @@ class TableSink(DeliverySink):
     @property
     def can_replace(self) -> bool:  # type: ignore[override]
         """Formats of files, which Spark overwrites, and tables that are overwritten by one commit."""
-        names = REPLACING_FORMATS if self.table is not None else NEED_PATH
-        return self.deliveries.whole is None and self.name.lower() in names
+        known = format_of(self.name)
+        return self.deliveries.whole is None and (known.overwrites if self.table is not None else known.needs_path)
 
     def _remembers(self, spark: SparkSession) -> bool:
         """Whether who has written is kept beside the files: in a folder of files, which need not be Spark's alone."""
@@ -154,7 +154,7 @@ class TableSink(DeliverySink):
                 " session can write (csv, json, orc, jdbc, a registered Python data source, delta with its package, …),"
                 f" or foreachBatch. Spark says: {spark_says(error)}"
             ) from error
-        if self.table is None and not self.path and self.name.lower() in NEED_PATH:
+        if self.table is None and not self.path and format_of(self.name).needs_path:
             raise OptionError(
                 f'format "{self.name}" needs a path: .option("path", …) or .start(path), or a table: .toTable(…)',
                 code="MIXEDMODE_LOCATION_MISSING",

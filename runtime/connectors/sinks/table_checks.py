@@ -17,7 +17,7 @@ from ...catalyst.columns import column_fold
 from ...jvm.spark_errors import NOT_THERE, spark_says
 from ...spark_io.spark_tables import can_store, check_name, has_catalog, name_parts
 from .file_formats import file_format
-from .formats import REPLACING_FORMATS
+from .formats import format_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,7 +94,7 @@ def _check_existing(
     if str(spark.catalog.getTable(table).tableType) == "VIEW":
         raise OptionError(f"toTable({table!r}): it is a view; give the name of a table, or of one that can be made")
     kinds = {format.lower(), "" if stored is None else stored.lower()}
-    if stored is not None and len(kinds) > 1 and not kinds.isdisjoint(REPLACING_FORMATS):
+    if stored is not None and len(kinds) > 1 and any(format_of(kind).overwrites for kind in kinds):
         raise OptionError(
             f"format is {format}, but table {table} is of format {stored}; leave the format out",
             code="MIXEDMODE_LAYOUT_DIFFERS",

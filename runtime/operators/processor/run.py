@@ -301,9 +301,7 @@ class ProcessorRun:
                 self._fire(ts_ms, self._at_timer(ts_ms, MAX_WATERMARK))
             state.ignore_new_timers = False
 
-    def _in_order(
-        self, clock: KeyClock, state: BatchKeyedState | RocksDBKeyedState, entries: Iterable[Keyed | _Due]
-    ) -> None:
+    def _in_order(self, clock: KeyClock, state: KeyedState, entries: Iterable[Keyed | _Due]) -> None:
         """Each key's event times one by one, each after the timers that are due by then; at its end the others."""
         walk, begun = state.walk_timers("event"), False
         at: tuple[int, bytes] | None = None
@@ -314,8 +312,7 @@ class ProcessorRun:
                 begun, at = True, (key_group, key)
                 self._begin_key(state, key_group, key, values)
                 clock.begin()
-                from_before = self._had_due or (isinstance(state, RocksDBKeyedState) and state.has_base)
-                walk.begin(list(state.list_timers("event")) if from_before else [])
+                walk.begin(list(state.list_timers("event")) if self._had_due else [])
                 self._counters.keys += 1
             if rows is not None:
                 watermark_ms = clock.of_rows(time_us)
@@ -341,6 +338,7 @@ class ProcessorRun:
 
     def _random(self, state: RocksDBKeyedState, keyed: KeyedRows) -> None:
         if self._clock is not None:
+            self._had_due = state.has_base  # any key may have timers from before
             self._in_order(self._clock, state, keyed)
             self._clock.begin()
         else:

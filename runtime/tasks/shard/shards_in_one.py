@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ....errors import MisplacedRowsError
-from ...catalyst.own_session import OwnSession
 from ...catalyst.spark_plans import PYTHON_NODES, executed_text
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
+from .shard_routing import ShardRouting
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +30,7 @@ _MOST_SHARDS = 4
 _MOST_ROWS = 20_000
 
 
-class InOneTask(OwnSession):
+class InOneTask(ShardRouting):
     """Has one task work on all shards.
 
     Args:
