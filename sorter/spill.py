@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Iterator
 
 from ..errors import SorterError
-from ..state.store.owner import is_alive, process_start_time
+from ..state.store.folder_owner import is_alive, process_start_time
 
 PREFIX = "mixedmode-sort-"
 LOCK_NAME = "lock"

@@ -200,8 +200,15 @@ def _facts(plan: ExecutionPlan, *, extended: bool) -> Iterator[tuple[str, str]]:
 
 
 def _all_facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
-    settings = plan.settings
-    yield "runtime mode", settings.runtime_mode
+    yield from _input_facts(plan)
+    yield from _graph(plan)
+    yield from _stage_facts(plan)
+    yield from _output_facts(plan)
+    yield from _run_facts(plan)
+
+
+def _input_facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
+    yield "runtime mode", plan.settings.runtime_mode
     for source in plan.sources:
         yield source.name, f"{source.boundedness}: {source.columns}"
         if source.seam is not None:
@@ -223,7 +230,9 @@ def _all_facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
         )
     if plan.settings.rows_per_call is not None:
         yield "rows per call", _rows_per_call(plan, format_rows_per_call(plan.settings.rows_per_call))
-    yield from _graph(plan)
+
+
+def _stage_facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
     for stage in plan.stages:
         yield from _stage(stage, named=len(plan.stages) > 1)
         if stage.warning is not None:
@@ -236,6 +245,9 @@ def _all_facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
             )
     if plan._unnamed:
         yield "warning", plan._unnamed
+
+
+def _output_facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
     if plan.tail:
         where = "inside the keyed stage's Spark job"
         if plan.tail_moves_rows:
@@ -254,6 +266,10 @@ def _all_facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
     yield "sink", sink.description if sink.guarantee in sink.description else f"{sink.description} ({sink.guarantee})"
     if sink.warning is not None:
         yield "warning", sink.warning
+
+
+def _run_facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
+    settings, sink = plan.settings, plan.sink
     yield "second driver", f"fenced: {sink.fencing}" if sink.fencing else _NOT_FENCED
     yield "trigger", ", ".join(_trigger(name, value) for name, value in plan.trigger.items())
     if not plan._is_stateless:

@@ -1,4 +1,7 @@
-"""Says in English what has happened in a run: a name, a detail and a sentence for each event."""
+"""Says in English what has happened in a run: a name, a detail and a sentence for each event.
+
+Those of the driver's facts are in :mod:`.fact_descriptions`: events are read where there is no Spark.
+"""
 
 from __future__ import annotations
 

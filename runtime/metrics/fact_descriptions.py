@@ -24,7 +24,7 @@ from .events.facts import (
     StateEvolved,
 )
 
-__all__ = ["described"]
+__all__ = ["Description", "described"]
 
 
 @described.register

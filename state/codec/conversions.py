@@ -1,9 +1,9 @@
-"""Python values of Spark's types to plain numbers, strings and bytes, and back; shared by keys and state values.
+"""Converts single Python values of Spark's types to the numbers, strings and bytes of keys and state values, and back.
 
-They take what Spark's own encoder keeps, and store what it would: a naive datetime is local time in a timestamp column,
-a decimal rounds half up to its scale, a number is text in a string column, numpy's and pandas' scalars are the Python
-values that they stand for.  What that encoder would store as something else without a word (an int that wraps around,
-a type that becomes null, the Java name of an object) is a :class:`MisfitError` saying what is allowed.
+A conversion takes what Spark's own encoder takes and stores what Spark would store: a naive datetime is local time in a
+timestamp column, a decimal rounds half up to its scale, a number is text in a string column, numpy's and pandas'
+scalars are the Python values that they stand for.  Where that encoder would silently store another value (an int that
+wraps around, a type that becomes null, the Java name of an object), a :class:`MisfitError` says what is allowed.
 """
 
 from __future__ import annotations

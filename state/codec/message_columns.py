@@ -7,13 +7,14 @@ what it writes is not read here: :class:`UnreadError`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from .byte_arrays import binary_array, binary_from_matrix, joined, offsets_of, stretches_of, validity_of
+from .stored_types import StoredType, stored_type
 
 _NONE, _FALSE, _TRUE, _FLOAT = 0xC0, 0xC2, 0xC3, 0xCB
 #: Bytes behind the last value, so that eight can be read wherever one begins.
@@ -308,22 +309,28 @@ def _relabelled(array: pa.Array, data_type: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(data_type, len(array), array.buffers(), offset=array.offset)
 
 
+_COLUMNS: dict[StoredType, Callable[[pa.DataType], MessageColumn]] = {
+    StoredType.BOOLEAN: lambda _: Bools(),
+    StoredType.INTEGER: lambda data_type: Ints(data_type, data_type),
+    StoredType.FLOAT: Floats,
+    StoredType.DOUBLE: Floats,
+    StoredType.STRING: Strings,
+    StoredType.BINARY: Strings,
+    StoredType.DECIMAL: Decimals,
+    StoredType.DATE: lambda data_type: Ints(data_type, pa.int32()),
+    StoredType.TIMESTAMP: lambda data_type: Ints(data_type, pa.int64()),
+    StoredType.TIMESTAMP_NTZ: lambda data_type: Ints(data_type, pa.int64()),
+    StoredType.DURATION: lambda data_type: Ints(data_type, pa.int64()),
+    StoredType.TIME: lambda data_type: Ints(data_type, pa.int64()),
+}
+
+
 def column_of(data_type: pa.DataType) -> MessageColumn | None:
     """How a column of a type is coded; None: there is no such form."""
-    types = pa.types
-    if types.is_boolean(data_type):
-        return Bools()
-    if types.is_string(data_type) or types.is_binary(data_type):
-        return Strings(data_type)
-    if types.is_signed_integer(data_type):
-        return Ints(data_type, data_type)
-    if types.is_floating(data_type):
-        return Floats(data_type)
-    if types.is_timestamp(data_type) or types.is_duration(data_type) or types.is_time64(data_type):
-        return Ints(data_type, pa.int64())
-    if types.is_date32(data_type):
-        return Ints(data_type, pa.int32())
-    return Decimals(data_type) if types.is_decimal128(data_type) else None
+    kind = stored_type(data_type)
+    if kind not in _COLUMNS or pa.types.is_large_string(data_type) or pa.types.is_large_binary(data_type):
+        return None
+    return _COLUMNS[kind](data_type)
 
 
 def packed_rows(head: bytes, columns: Sequence[Packed], rows: int) -> pa.BinaryArray:

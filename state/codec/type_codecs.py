@@ -36,6 +36,7 @@ from .conversions import (
 )
 from .local_moments import LocalMoments
 from .row_plans import RowPlans, Wire, compiled_reader
+from .stored_types import StoredType, stored_type
 from .structs import StructClass, struct_values
 
 
@@ -45,45 +46,38 @@ def wires_of(fields: Any, struct_class: StructClass) -> list[Wire]:
     return [_wire(field.type, field.name, struct_class, moments) for field in fields]
 
 
-def _wire(data_type: pa.DataType, name: str, struct_class: StructClass, moments: LocalMoments) -> Wire:
-    types = pa.types
-    if types.is_null(data_type):
-        return Wire(Any, _only_none)
-    if types.is_boolean(data_type):
-        return Wire(bool, bool_of, plain=bool)
-    if types.is_signed_integer(data_type):
-        return _int_wire(data_type.bit_width)
-    if types.is_float64(data_type):
-        return Wire(float, float_of, plain=float)
-    if types.is_float32(data_type):
-        return Wire(float, float32_of, exact=(float,))
-    if types.is_string(data_type) or types.is_large_string(data_type):
-        return Wire(str, str_of, plain=str)
-    if types.is_binary(data_type) or types.is_large_binary(data_type):
-        return Wire(bytes, bytes_of, plain=bytes)
-    if types.is_decimal128(data_type):
-        return _decimal_wire(data_type.precision, data_type.scale)
-    if types.is_date32(data_type):
-        return Wire(int, date_days, days_date, exact=(date,))
-    if types.is_timestamp(data_type):
-        if data_type.tz is None:
-            return Wire(int, wall_micros, micros_wall, exact=(datetime,))
-        return Wire(int, moments.micros, moments.naive, exact=(datetime,))
-    if types.is_duration(data_type):
-        return Wire(int, delta_micros, micros_delta, exact=(timedelta,))
-    if types.is_time64(data_type):
-        return Wire(int, time_nanos, nanos_time, exact=(time,))
-    if types.is_list(data_type) or types.is_large_list(data_type):
-        return _list_wire(data_type, name, struct_class, moments)
-    if types.is_map(data_type):
-        return _map_wire(data_type, name, struct_class, moments)
-    if types.is_struct(data_type):
-        return _struct_wire(data_type, name, struct_class, moments)
-    raise StateSchemaError(f"state field {name!r} has type {data_type}, which state cannot hold")
-
-
 def _only_none(value: Any) -> Any:
     raise MisfitError("only None")
+
+
+#: Types whose values travel in one way, whatever their column.
+_WIRES = {
+    StoredType.NULL: Wire(Any, _only_none),
+    StoredType.BOOLEAN: Wire(bool, bool_of, plain=bool),
+    StoredType.DOUBLE: Wire(float, float_of, plain=float),
+    StoredType.FLOAT: Wire(float, float32_of, exact=(float,)),
+    StoredType.STRING: Wire(str, str_of, plain=str),
+    StoredType.BINARY: Wire(bytes, bytes_of, plain=bytes),
+    StoredType.DATE: Wire(int, date_days, days_date, exact=(date,)),
+    StoredType.TIMESTAMP_NTZ: Wire(int, wall_micros, micros_wall, exact=(datetime,)),
+    StoredType.DURATION: Wire(int, delta_micros, micros_delta, exact=(timedelta,)),
+    StoredType.TIME: Wire(int, time_nanos, nanos_time, exact=(time,)),
+}
+
+
+def _wire(data_type: pa.DataType, name: str, struct_class: StructClass, moments: LocalMoments) -> Wire:
+    kind = stored_type(data_type)
+    if kind is None:
+        raise StateSchemaError(f"state field {name!r} has type {data_type}, which state cannot hold")
+    if kind in _NESTED:
+        return _NESTED[kind](data_type, name, struct_class, moments)
+    if kind is StoredType.INTEGER:
+        return _int_wire(data_type.bit_width)
+    if kind is StoredType.DECIMAL:
+        return _decimal_wire(data_type.precision, data_type.scale)
+    if kind is StoredType.TIMESTAMP:
+        return Wire(int, moments.micros, moments.naive, exact=(datetime,))
+    return _WIRES[kind]
 
 
 def _int_wire(bits: int) -> Wire:
@@ -205,3 +199,6 @@ def _struct_wire(data_type: pa.DataType, name: str, struct_class: StructClass, m
     plans = RowPlans(wires, _same, slowly)
     unpack = compiled_reader(wires, struct_class(names))
     return Wire(list, slowly, unpack, exact=(tuple, list, dict), fast=plans.convert)
+
+
+_NESTED = {StoredType.LIST: _list_wire, StoredType.MAP: _map_wire, StoredType.STRUCT: _struct_wire}

@@ -31,6 +31,7 @@ from ..codec.conversions import (
 )
 from ..codec.local_moments import LocalMoments
 from ..codec.row_plans import REFUSALS
+from ..codec.stored_types import StoredType, stored_type
 from ..codec.structs import StructClass, plain_tuple
 from .key_fields import (
     BoolField,
@@ -202,47 +203,52 @@ def _encode_run(run: list[tuple[FixedField, pa.Array]]) -> pa.Array:
     return binary_from_matrix(matrix)
 
 
+#: Types whose values have one form in keys, whatever their column.
+_FIELDS: dict[StoredType, Callable[[pa.DataType], KeyField]] = {
+    StoredType.NULL: NullField,
+    StoredType.BOOLEAN: BoolField,
+    StoredType.FLOAT: lambda data_type: FloatField(data_type, 4),
+    StoredType.DOUBLE: lambda data_type: FloatField(data_type, 8),
+    StoredType.DECIMAL: DecimalField,
+    StoredType.STRING: BytesField,
+    StoredType.BINARY: BytesField,
+    StoredType.DATE: lambda data_type: NumberField(data_type, 4, date_days, days_date, date),
+    StoredType.TIMESTAMP_NTZ: lambda data_type: NumberField(data_type, 8, wall_micros, micros_wall, datetime),
+    StoredType.DURATION: lambda data_type: NumberField(data_type, 8, delta_micros, micros_delta, timedelta),
+    StoredType.TIME: lambda data_type: NumberField(data_type, 8, time_nanos, nanos_time, time),
+}
+#: Units in which Spark has them.
+_UNITS = {
+    StoredType.TIMESTAMP: "us",
+    StoredType.TIMESTAMP_NTZ: "us",
+    StoredType.DURATION: "us",
+    StoredType.TIME: "ns",
+}
+
+
 def _field(data_type: pa.DataType, name: str, struct_class: StructClass) -> KeyField:
     """The codec of one type, by its Arrow type."""
-    types = pa.types
-    if types.is_null(data_type):
-        return NullField(data_type)
-    if types.is_boolean(data_type):
-        return BoolField(data_type)
-    if types.is_signed_integer(data_type):
-        bits = data_type.bit_width
-        low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
-        return NumberField(data_type, bits // 8, lambda value: int_of(value, low, high), exact=int)
-    if types.is_float32(data_type) or types.is_float64(data_type):
-        return FloatField(data_type, data_type.bit_width // 8)
-    if types.is_decimal128(data_type):
-        return DecimalField(data_type)
-    if types.is_string(data_type) or types.is_large_string(data_type):
-        return BytesField(data_type)
-    if types.is_binary(data_type) or types.is_large_binary(data_type):
-        return BytesField(data_type)
-    if types.is_date32(data_type):
-        return NumberField(data_type, 4, date_days, days_date, date)
-    if types.is_timestamp(data_type) and data_type.unit == "us":
-        if data_type.tz is None:
-            return NumberField(data_type, 8, wall_micros, micros_wall, datetime)
-        moments = LocalMoments()
-        return NumberField(data_type, 8, moments.micros, moments.naive, datetime)
-    if types.is_duration(data_type) and data_type.unit == "us":
-        return NumberField(data_type, 8, delta_micros, micros_delta, timedelta)
-    if types.is_time64(data_type) and data_type.unit == "ns":
-        return NumberField(data_type, 8, time_nanos, nanos_time, time)
-    if types.is_struct(data_type):
+    kind = stored_type(data_type)
+    if kind is None or (kind in _UNITS and data_type.unit != _UNITS[kind]):
+        raise StateSchemaError(f"key column {name!r} has type {data_type}, which cannot be part of a key")
+    if kind is StoredType.MAP:
+        raise StateSchemaError(
+            f"key column {name!r} is a map ({data_type}); maps have no order and cannot be part of a key, "
+            "use map_entries() sorted into an array of structs, or a field of the map"
+        )
+    if kind is StoredType.STRUCT:
         children = [_field(part.type, f"{name}.{part.name}", struct_class) for part in data_type]
         fixed = [child for child in children if isinstance(child, FixedField)]
         if len(fixed) == len(children):
             return FixedStructField(data_type, fixed, struct_class)
         return StructField(data_type, children, struct_class)
-    if types.is_list(data_type) or types.is_large_list(data_type):
+    if kind is StoredType.LIST:
         return ListField(data_type, _field(data_type.value_type, f"{name}[]", struct_class))
-    if types.is_map(data_type):
-        raise StateSchemaError(
-            f"key column {name!r} is a map ({data_type}); maps have no order and cannot be part of a key, "
-            "use map_entries() sorted into an array of structs, or a field of the map"
-        )
-    raise StateSchemaError(f"key column {name!r} has type {data_type}, which cannot be part of a key")
+    if kind is StoredType.INTEGER:
+        bits = data_type.bit_width
+        low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+        return NumberField(data_type, bits // 8, lambda value: int_of(value, low, high), exact=int)
+    if kind is StoredType.TIMESTAMP:
+        moments = LocalMoments()
+        return NumberField(data_type, 8, moments.micros, moments.naive, datetime)
+    return _FIELDS[kind](data_type)

@@ -30,8 +30,8 @@ from ...errors import CheckpointError, CorruptStateError, MixedModeError
 from ..keys.keygroups import KeyGroupRange
 from .cursor import LocalStateCursor
 from .files import StateFile
+from .folder_owner import own_folder, remove_folders_of_dead_processes
 from .local_folder import make_private
-from .owner import own_folder, remove_folders_of_dead_processes
 from .pool import StatePool
 from .restore import Restorer
 from .rocksdb import open_database, scan, wrap

@@ -15,7 +15,7 @@ import tempfile
 from ...errors import CheckpointError
 
 _NAME = "mixedmode"
-_HINT = "remove it, or set state.local-dir to a folder of your own"
+_HINT = "local state needs a folder that only this user can read: remove it, or set state.local-dir to another folder"
 
 
 def default_root() -> str:

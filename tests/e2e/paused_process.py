@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from driver_jvm import DriverJvm
-from mixedmode.state.store.owner import PLACE_VARIABLE
+from mixedmode.state.store.folder_owner import PLACE_VARIABLE
 
 DRIVER = Path(__file__).with_name("driver_paused.py")
 

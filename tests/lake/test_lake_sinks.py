@@ -12,7 +12,7 @@ from driver_jvm import DriverJvm
 from lake_support import append, numbers
 from mixedmode import MixedModeError, OptionError, PlanError, delta, iceberg
 from mixedmode.runtime.connectors.sinks.deliveries import Deliveries, WholeResult
-from mixedmode.runtime.connectors.sinks.table import TableSink
+from mixedmode.runtime.connectors.sinks.spark_writer import SparkWriterSink
 from mixedmode.runtime.connectors.transaction import SinkTransaction
 from pyarrow import fs
 from pyspark.sql import functions as F
@@ -22,8 +22,8 @@ from support import World
 COLUMNS = "key string, ts timestamp, value long"
 
 
-def opened(spark: Any, folder: Path, format: str, place: dict[str, str], **more: Any) -> TableSink:
-    sink = TableSink(StructType.fromDDL(COLUMNS), format, **place, **more)
+def opened(spark: Any, folder: Path, format: str, place: dict[str, str], **more: Any) -> SparkWriterSink:
+    sink = SparkWriterSink(StructType.fromDDL(COLUMNS), format, **place, **more)
     sink.check(spark)
     sink.open(spark, fs.LocalFileSystem(), str(folder / "staging"), "job-1")
     return sink
@@ -65,7 +65,7 @@ def test_a_transaction_that_comes_again_is_skipped(
     if place.get("table", "").startswith("sink"):
         (described,) = spark.sql(f"DESCRIBE DETAIL {place['table']}").collect()
         assert described.partitionColumns == ["key"]
-    other = TableSink(StructType.fromDDL(COLUMNS), format, **place, deliveries=deliveries)
+    other = SparkWriterSink(StructType.fromDDL(COLUMNS), format, **place, deliveries=deliveries)
     other.open(spark, fs.LocalFileSystem(), str(tmp_path / "staging"), "job-2")
     other.hand_over(numbers(spark, [9]), taken(1))
     assert values_of(spark, format, place) == ([9] if whole else [*range(7), 9])
@@ -96,7 +96,7 @@ def test_what_does_not_fit_a_table_is_refused_by_start(spark: Any, tmp_path: Pat
     ):
         spark.sql(f"CREATE TABLE {table} ({columns}) USING {format}")
     ddl = "key string, ts timestamp, value {}"
-    cases: list[tuple[TableSink, type[MixedModeError], str]] = [
+    cases: list[tuple[SparkWriterSink, type[MixedModeError], str]] = [
         (sink(f"{ddl.format('long')}, more int", "delta", path=path), PlanError, "not the output's more"),
         (
             sink(ddl.format("int"), "delta", path=path),
@@ -130,8 +130,8 @@ def test_what_does_not_fit_a_table_is_refused_by_start(spark: Any, tmp_path: Pat
         taken.check(spark)
 
 
-def sink(ddl: str, format: str, by: Any = (), **place: Any) -> TableSink:
-    return TableSink(StructType.fromDDL(ddl), format, partition_by=by, **place)
+def sink(ddl: str, format: str, by: Any = (), **place: Any) -> SparkWriterSink:
+    return SparkWriterSink(StructType.fromDDL(ddl), format, partition_by=by, **place)
 
 
 def test_the_whole_result_overwrites_a_table(world: World) -> None:

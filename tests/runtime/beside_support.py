@@ -159,7 +159,7 @@ class Checkpointed(Job):
             state = restored_state(self.spec, found, None)
         self.sink.sweep()
         for uid, stage in state.stages.items():
-            self.store.collect_garbage(uid, stage.manifests)
+            self.store.retention.collect_garbage(uid, stage.manifests)
         self._begin(state)
         return state.checkpoint_id
 

@@ -243,7 +243,7 @@ class Driver:
         store.guard()
         sink.sweep()
         named = [] if last is None else [shard.load() for shard in last.operators[0].shards]
-        store.collect_garbage(UID, named)
+        store.retention.collect_garbage(UID, named)
         remove_older_branches(job, store)
         for _ in range(self.epochs):
             last = self._epoch(job, store, lease, last)
@@ -277,10 +277,10 @@ class Driver:
         lease.check(look=True)
         store.write(metadata)
         commit_transaction(job, store, metadata)
-        store.subsume(self.retained)
+        store.retention.subsume(self.retained)
         store.guard()
         job.sink.sweep(number)
-        store.collect_garbage(UID, [metadata.operators[0].shards[0].load()], up_to_epoch=number)
+        store.retention.collect_garbage(UID, [metadata.operators[0].shards[0].load()], up_to_epoch=number)
         return metadata
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from mixedmode.errors import SorterError
 from mixedmode.sorter.spill import PREFIX, SpillFolder, remove_leftovers
-from mixedmode.state.store.owner import process_start_time
+from mixedmode.state.store.folder_owner import process_start_time
 
 #: Spills, says so, and waits for its end.
 VICTIM = """

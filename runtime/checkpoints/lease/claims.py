@@ -32,7 +32,7 @@ from typing import Any
 from pyarrow import fs
 
 from ....errors import CheckpointMismatchError
-from ....state.store.owner import boot_id, is_alive, place, process_start_time
+from ....state.store.folder_owner import boot_id, is_alive, place, process_start_time
 from ...storage.checksummed import seal, unseal
 from ...storage.conditional import Version
 from ...storage.exclusive import read_version, swap

@@ -43,7 +43,7 @@ class SavepointCopies:
         if not requests:
             return
         with ExitStack() as stack:
-            stack.enter_context(self._store.holding(metadata))
+            stack.enter_context(self._store.retention.holding(metadata))
             try:
                 check_source(self._store, metadata)  # now: once it is subsumed nobody can tell
             except Exception as error:

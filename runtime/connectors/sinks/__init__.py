@@ -22,7 +22,7 @@ from .kafka.guarantee import OPTION as GUARANTEE
 from .kafka.messages import FORMAT as KAFKA
 from .kafka.sink import KafkaSink
 from .per_epoch import ConsoleSink, MemorySink, NoopSink
-from .table import TableSink
+from .spark_writer import SparkWriterSink
 from .table_checks import table_format
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def make_sink(
     if foreach_batch is not None:
         return (ForeachSink if by_row else ForeachBatchSink)(schema, foreach_batch, given)
     if table is not None or not is_ours:
-        return TableSink(
+        return SparkWriterSink(
             schema,
             format,
             path=path,

@@ -74,7 +74,7 @@ class Round:
     def clean(self) -> None:
         """Remove older checkpoints, and files that nothing names."""
         owners, store, epoch = self.owners, self.owners.store, self.cut.epoch
-        store.subsume(owners.job.settings.retained_checkpoints, keep_ms=KEEP_MS)
+        store.retention.subsume(owners.job.settings.retained_checkpoints, keep_ms=KEEP_MS)
         discard_if_behind(store)
         failpoint("checkpoint-before-gc")
         store.guard()
@@ -85,7 +85,7 @@ class Round:
             exchange.sweep(epoch)
         store.spark_log.seal()
         for stage in self.cut.stages:
-            store.collect_garbage(stage.uid, (*stage.manifests, *self.live[stage.uid]), up_to_epoch=epoch)
+            store.retention.collect_garbage(stage.uid, (*stage.manifests, *self.live[stage.uid]), up_to_epoch=epoch)
 
     def _compact(self) -> None:
         for stage in self.cut.stages:

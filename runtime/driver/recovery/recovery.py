@@ -145,7 +145,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
     if job.late_rows is not None:
         job.late_rows.sweep()
     for uid, held in state.stages.items():
-        store.collect_garbage(uid, held.manifests)
+        store.retention.collect_garbage(uid, held.manifests)
     return Recovered(
         job,
         state,
@@ -341,7 +341,7 @@ def _recover_backlog(
         exchange.sweep(keep=staged)
     for uid, held in state.stages.items():
         state_files = [file.name for report in reports.get(uid, ()) for file in report.files]
-        store.collect_garbage(uid, held.manifests, keep=state_files)
+        store.retention.collect_garbage(uid, held.manifests, keep=state_files)
     return None if fingerprint is None else pin, lost
 
 

@@ -7,7 +7,7 @@ part of the on-disk contract.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from ....state.codec.byte_arrays import (
     stretches_of,
     validity_of,
 )
+from ....state.codec.stored_types import StoredType, stored_type
 
 _LENGTH = np.dtype("<u4")
 
@@ -232,30 +233,36 @@ class _List(_Varying):
         return pa.ListArray.from_arrays(pa.array(ends), columns[0], type=self._type, mask=pa.array(nulls))
 
 
+_EIGHT_BYTES = np.dtype("<i8")
+#: By type: a numpy type for values of one width, a codec for the others.
+_KINDS: dict[StoredType, np.dtype | Callable[[pa.DataType, bool], _Varying]] = {
+    StoredType.NULL: lambda *_: _Void(),
+    StoredType.BOOLEAN: np.dtype(np.uint8),
+    StoredType.FLOAT: np.dtype("<f4"),
+    StoredType.DOUBLE: np.dtype("<f8"),
+    StoredType.STRING: lambda data_type, _: _Bytes(data_type),
+    StoredType.BINARY: lambda data_type, _: _Bytes(data_type),
+    StoredType.DECIMAL: np.dtype(("<i8", (2,))),
+    StoredType.DATE: np.dtype("<i4"),
+    StoredType.TIMESTAMP: _EIGHT_BYTES,
+    StoredType.TIMESTAMP_NTZ: _EIGHT_BYTES,
+    StoredType.DURATION: _EIGHT_BYTES,
+    StoredType.TIME: _EIGHT_BYTES,
+    StoredType.LIST: _List,
+    StoredType.MAP: _List,
+    StoredType.STRUCT: _Struct,
+}
+
+
 def _kind(data_type: pa.DataType, normalise_floats: bool) -> np.dtype | _Varying:
-    """A numpy type for fixed-width values, a codec for the others; TypeError for what cannot be stored."""
-    types = pa.types
-    if types.is_boolean(data_type):
-        return np.dtype(np.uint8)
-    if types.is_integer(data_type) or types.is_floating(data_type):
+    """How values of a type are stored; TypeError for what cannot be."""
+    if pa.types.is_integer(data_type):
         return np.dtype(data_type.to_pandas_dtype()).newbyteorder("<")
-    if types.is_date32(data_type):
-        return np.dtype("<i4")
-    if types.is_timestamp(data_type) or types.is_duration(data_type) or types.is_time64(data_type):
-        return np.dtype("<i8")
-    if types.is_decimal128(data_type):
-        return np.dtype(("<i8", (2,)))
-    if types.is_string(data_type) or types.is_large_string(data_type):
-        return _Bytes(data_type)
-    if types.is_binary(data_type) or types.is_large_binary(data_type):
-        return _Bytes(data_type)
-    if types.is_null(data_type):
-        return _Void()
-    if types.is_struct(data_type):
-        return _Struct(data_type, normalise_floats)
-    if types.is_list(data_type) or types.is_map(data_type):
-        return _List(data_type, normalise_floats)
-    raise TypeError(f"values of type {data_type} cannot be stored")
+    kind = stored_type(data_type)
+    if kind is None:
+        raise TypeError(f"values of type {data_type} cannot be stored")
+    made = _KINDS[kind]
+    return made if isinstance(made, np.dtype) else made(data_type, normalise_floats)
 
 
 def fixed_values(array: pa.Array, dtype: np.dtype, normalise_floats: bool = False) -> np.ndarray:

@@ -28,7 +28,7 @@ from mixedmode.runtime.metrics.events.events import (
     SourcePosition,
     SourceProgress,
 )
-from mixedmode.state.store.owner import PLACE_VARIABLE
+from mixedmode.state.store.folder_owner import PLACE_VARIABLE
 from pyarrow import fs
 from typer.testing import CliRunner
 

@@ -193,6 +193,6 @@ def test_the_landed_rows_go_with_the_last_checkpoint_that_needs_them(store, make
     store.write(make_metadata(2, spark={"batch_id": 0, "offset_entry": ENTRY}))
     discard_if_behind(store)
     assert positions.load() is not None
-    store.subsume(1)
+    store.retention.subsume(1)
     discard_if_behind(store)
     assert positions.load() is None

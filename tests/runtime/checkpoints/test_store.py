@@ -145,7 +145,7 @@ def test_subsume_keeps_the_newest(store: CheckpointStore, make_metadata: MakeMet
     """Of five checkpoints two are retained, the newest."""
     for number in range(1, 6):
         store.write(make_metadata(number))
-    store.subsume(2)
+    store.retention.subsume(2)
     assert store.ids() == [4, 5]
     assert not os.path.exists(store.folder(3))
 
@@ -161,17 +161,17 @@ def test_a_checkpoint_that_somebody_reads_is_kept(
     with held_checkpoint(reader, 1, holds=True) as metadata:
         for number in (3, 4):
             store.write(make_metadata(number, make_state_file(store, f"e0000000{number}-s0")))
-            store.subsume(1)
-            store.collect_garbage(UID, ())
+            store.retention.subsume(1)
+            store.retention.collect_garbage(UID, ())
         assert store.ids() == [1, 4] and reader.read(1) == metadata
         assert pool_names(store) == {"e00000001-s0-0.log", "e00000004-s0-0.log"}
-    store.subsume(1)
+    store.retention.subsume(1)
     assert store.ids() == [4]
 
     store.write(make_metadata(5, make_state_file(store, "e00000005-s0")))
     monkeypatch.setattr(readers, "HOLDS_MS", -1)
     with held_checkpoint(reader, 4, holds=True):
-        store.subsume(1)
+        store.retention.subsume(1)
         assert store.ids() == [5]
     with pytest.raises(typer.BadParameter, match="has no checkpoint 4"), held_checkpoint(reader, 4, holds=True):
         pass
@@ -186,9 +186,9 @@ def test_interrupted_subsume_is_finished_later(
     monkeypatch.setenv(failpoints.VARIABLE, "gc-after-metadata=raise")
     failpoints._hits.clear()
     with pytest.raises(failpoints.InjectedFailure):
-        store.subsume(1)
+        store.retention.subsume(1)
     assert store.ids() == [2, 3]
-    store.subsume(1)
+    store.retention.subsume(1)
     assert store.ids() == [3]
 
 
@@ -201,7 +201,7 @@ def test_garbage_is_what_nobody_names(
     running = make_state_file(store, "e00000002-s0-won")
     store.write(make_metadata(1, retained))
     live = make_metadata(2, retained, running).operators[0].shards[0].load()
-    assert store.collect_garbage(UID, [live]) == 1
+    assert store.retention.collect_garbage(UID, [live]) == 1
     assert pool_names(store) == {retained.name, running.name}
 
 
@@ -221,10 +221,10 @@ def test_checkpoints_of_this_run_are_not_read_to_find_garbage(
         return whole(reader, checkpoint_id)
 
     monkeypatch.setattr(CheckpointStore, "read", counted)
-    assert again.collect_garbage(UID, []) == 1
+    assert again.retention.collect_garbage(UID, []) == 1
     assert read == [1]
-    again.subsume(1)
-    assert again.collect_garbage(UID, []) == 1
+    again.retention.subsume(1)
+    assert again.retention.collect_garbage(UID, []) == 1
     assert read == [1]
 
 
@@ -232,7 +232,7 @@ def test_garbage_collection_spares_running_epochs(store: CheckpointStore, make_s
     """Files of epochs after the given one are left alone: their attempts may still be writing."""
     make_state_file(store, "e00000001-s0-lost")
     running = make_state_file(store, "e00000002-s0-running")
-    assert store.collect_garbage(UID, [], up_to_epoch=1) == 1
+    assert store.retention.collect_garbage(UID, [], up_to_epoch=1) == 1
     assert pool_names(store) == {running.name}
 
 
@@ -307,6 +307,6 @@ def test_damaged_old_metadata_stops_only_the_clean_up(
     latest = store.latest()
     assert latest is not None
     assert latest.checkpoint_id == 2
-    assert store.collect_garbage(UID, []) == 0
-    store.subsume(1)
-    assert store.collect_garbage(UID, []) == 1
+    assert store.retention.collect_garbage(UID, []) == 0
+    store.retention.subsume(1)
+    assert store.retention.collect_garbage(UID, []) == 1

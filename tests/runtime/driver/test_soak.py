@@ -41,7 +41,7 @@ def test_files_and_metadata_stay_flat(job: Checkpointed, monkeypatch: pytest.Mon
     """Behind the first minute, in which every checkpoint is kept, neither grows: what comes, goes."""
     now = [1_000_000]
     monkeypatch.setattr(housekeeping, "clock_ms", lambda: now[0])
-    monkeypatch.setattr("mixedmode.runtime.checkpoints.store.time.time", lambda: now[0] / 1000)
+    monkeypatch.setattr("mixedmode.runtime.checkpoints.retention.time.time", lambda: now[0] / 1000)
     most: dict[str, tuple[int, int]] = {}
     for epoch in range(_EPOCHS):
         job.take("live", [(f"k{epoch % 7}", epoch * 1000, epoch % 5)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -12,6 +13,7 @@ from mixedmode.runtime.jobs.prepared_jobs import PreparedJobs
 def test_a_refused_way_is_planned_once(monkeypatch: pytest.MonkeyPatch, plan: Any, asked: int) -> None:
     """Rows that look alike are planned alike; what cannot be made once for all epochs is made anew in each."""
     nothing, planned = cast(Any, None), list[Any]()
+    way = cast(Any, SimpleNamespace(depends_on_plan=True))
 
     def anew() -> Any:
         planned.append(plan)
@@ -21,7 +23,7 @@ def test_a_refused_way_is_planned_once(monkeypatch: pytest.MonkeyPatch, plan: An
     monkeypatch.setattr(templates, "_key", lambda way, frame, task: frame)
     monkeypatch.setattr(templates, "_template", lambda key, way, make, checks: None)
     for _ in range(3):
-        assert templates.job(nothing, cast(Any, "alike"), nothing, nothing, anew, checks=True) == plan
+        assert templates.job(way, cast(Any, "alike"), nothing, nothing, anew, checks=True) == plan
     assert len(planned) == asked
-    templates.job(nothing, cast(Any, "others"), nothing, nothing, anew, checks=True)
+    templates.job(way, cast(Any, "others"), nothing, nothing, anew, checks=True)
     assert len(planned) == asked + 1

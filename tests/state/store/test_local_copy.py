@@ -19,8 +19,8 @@ from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.store import local_copy as replica_module
 from mixedmode.state.store.compaction import compact
 from mixedmode.state.store.cursor import LocalStateCursor
+from mixedmode.state.store.folder_owner import own_folder, remove_folders_of_dead_processes
 from mixedmode.state.store.local_copy import LocalStateCopy, process_cache
-from mixedmode.state.store.owner import own_folder, remove_folders_of_dead_processes
 from mixedmode.state.store.rocksdb import open_database, scan
 from mixedmode.state.store.state_manifest import StateManifest, redeal
 from pyarrow import fs
@@ -371,7 +371,7 @@ def test_compaction_does_not_force_a_rebuild(workspace: Workspace) -> None:
 def test_folders_of_dead_processes_are_removed(tmp_path: Path) -> None:
     """What a killed process left is deleted by the next one; living processes and strangers are left alone."""
     code = (
-        "import sys, os; from mixedmode.state.store.owner import own_folder;"
+        "import sys, os; from mixedmode.state.store.folder_owner import own_folder;"
         "folder = own_folder(sys.argv[1]); os.makedirs(folder); print(folder)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)

@@ -45,7 +45,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     for target in (elsewhere, tmp_path / "nothing"):
         (tmp_path / "mixedmode").symlink_to(target)
         with pytest.raises(
-            CheckpointError, match=r"/mixedmode is a symbolic link \(to .*\), which is not followed; remove"
+            CheckpointError, match=r"/mixedmode is a symbolic link \(to .*\), which is not followed; local state needs"
         ):
             local_root(str(tmp_path))
         assert "is a symbolic link" in str(check_local_root(str(tmp_path)))
@@ -57,7 +57,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
 def test_a_file_in_its_place(tmp_path: Path) -> None:
     """It is named."""
     (tmp_path / "mixedmode").touch()
-    with pytest.raises(CheckpointError, match=r"/mixedmode is a file; remove it, or set state\.local-dir"):
+    with pytest.raises(CheckpointError, match=r"/mixedmode is a file; local state .* set state\.local-dir"):
         local_root(str(tmp_path))
 
 
@@ -67,7 +67,7 @@ def test_somebody_elses_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "mixedmode").chmod(0o777)
     me = os.geteuid()
     monkeypatch.setattr(local_folder.os, "geteuid", lambda: me + 1)
-    with pytest.raises(CheckpointError, match=rf"another user \(uid {me}, and this is uid {me + 1}\); remove"):
+    with pytest.raises(CheckpointError, match=rf"another user \(uid {me}, and this is uid {me + 1}\); local state"):
         local_root(str(tmp_path))
     assert "belongs to another user" in str(check_local_root(str(tmp_path)))
     assert mode(tmp_path / "mixedmode") == 0o777

@@ -15,7 +15,7 @@ from mixedmode.runtime.checkpoints.lease import driver_lease
 from mixedmode.runtime.checkpoints.lease.claims import ClaimFolder, Holder, LeaseClaim
 from mixedmode.runtime.checkpoints.lease.driver_lease import DriverLease, LeaseClock
 from mixedmode.runtime.storage.checksummed import seal, unseal
-from mixedmode.state.store.owner import PLACE_VARIABLE, place, process_start_time
+from mixedmode.state.store.folder_owner import PLACE_VARIABLE, place, process_start_time
 from pyarrow import fs
 
 LOCAL = fs.LocalFileSystem()

@@ -11,7 +11,7 @@ from mixedmode.runtime.checkpoints.lease.claims import ClaimFolder
 from mixedmode.runtime.checkpoints.lease.driver_lease import DriverLease, LeaseClock, LocationLost
 from mixedmode.runtime.storage import s3
 from mixedmode.runtime.storage.filesystem import resolve
-from mixedmode.state.store.owner import PLACE_VARIABLE
+from mixedmode.state.store.folder_owner import PLACE_VARIABLE
 from s3_server import S3Server
 
 EXPIRY_MS = 1000

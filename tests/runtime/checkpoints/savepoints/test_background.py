@@ -32,8 +32,8 @@ def take(store: CheckpointStore, make_metadata: MakeMetadata, make_state_file: M
         metadata = make_metadata(number, make_state_file(store, f"e{number:08d}-s0", number), spark=None)
         store.write(metadata)
         store.mark_committed(number)
-        store.subsume(1)
-        store.collect_garbage(UID, [])
+        store.retention.subsume(1)
+        store.retention.collect_garbage(UID, [])
         return metadata
 
     return take

@@ -37,7 +37,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The monotonic clock of rounds and the wall clock of the store, in one: its reading in ms."""
     now = [1_000_000]
     monkeypatch.setattr(housekeeping, "clock_ms", lambda: now[0])
-    monkeypatch.setattr("mixedmode.runtime.checkpoints.store.time.time", lambda: now[0] / 1000)
+    monkeypatch.setattr("mixedmode.runtime.checkpoints.retention.time.time", lambda: now[0] / 1000)
     return now
 
 
@@ -158,7 +158,7 @@ def test_a_checkpoint_stays_for_a_minute_however_many_follow(job: Checkpointed, 
 
 def test_files_are_removed_every_ten_seconds_at_most(job: Checkpointed, clock: list[int]) -> None:
     """Listing folders with each of five checkpoints a second would cost more than the epochs."""
-    with mock.patch.object(job.store, "subsume") as subsume:
+    with mock.patch.object(job.store.retention, "subsume") as subsume:
         for time_ms in range(1, 31):
             job.take("live", at(time_ms))
             job.coordinator.checkpoint_if_due()
@@ -192,7 +192,7 @@ def test_a_compaction_of_shards_that_were_dealt_anew_is_dropped(job: Checkpointe
 def test_a_round_that_fails_counts_as_a_checkpoint_that_fails(job: Checkpointed, tolerated: int) -> None:
     """What is tolerated is tried again behind the next one; the checkpoint itself is complete."""
     job.spec.settings.__dict__["tolerable_failed_checkpoints"] = tolerated
-    with mock.patch.object(job.store, "collect_garbage", side_effect=OSError("no such disk")):
+    with mock.patch.object(job.store.retention, "collect_garbage", side_effect=OSError("no such disk")):
         job.take("live", at(1))
         job.coordinator.checkpoint_if_due()
         job.coordinator.look()  # the checkpoint is complete, and a round follows

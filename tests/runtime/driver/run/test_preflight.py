@@ -17,7 +17,7 @@ from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.lease.driver_lease import DriverLease
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.sinks import table_format
-from mixedmode.runtime.connectors.sinks.table import TableSink
+from mixedmode.runtime.connectors.sinks.spark_writer import SparkWriterSink
 from mixedmode.runtime.driver.run import preflight
 from pyarrow import fs
 from pyspark.errors import PySparkException
@@ -295,7 +295,7 @@ def test_a_table_is_appended_to_as_spark_would(
     schema = StructType.fromDDL("Provider string, k string, window struct<start: timestamp, end: timestamp>, n long")
     assert table_format(spark, table) == ("orc" if spark.catalog.tableExists(table) else None)
     written = spark.createDataFrame([], schema).write.format("orc").mode("append")
-    sink = TableSink(schema, "orc", table=table, partition_by=partition_by)
+    sink = SparkWriterSink(schema, "orc", table=table, partition_by=partition_by)
     if problem is None:
         sink.check(spark)
         (written.partitionBy(*partition_by) if partition_by else written).saveAsTable(table)

@@ -1,7 +1,7 @@
-"""Who a local folder belongs to: local copies are private to a process, and a killed process cannot clean up.
+"""Names a process's folder for local copies after the process, and removes folders whose process is dead.
 
-A process's folder is named after its host, pid namespace, pid and start time, so that a process that got the same pid
-later, or one in another container, is not taken for the owner.
+A killed process cannot clean up.  A folder's name has host, pid namespace, pid and start time of its owner, so that a
+process that got the same pid later, or one in another container, is not taken for it.
 """
 
 from __future__ import annotations

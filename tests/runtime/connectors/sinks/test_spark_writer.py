@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
-from mixedmode.runtime.connectors.sinks.table import TableSink
+from mixedmode.runtime.connectors.sinks.spark_writer import SparkWriterSink
 from mixedmode.runtime.connectors.staged_output import StagedOutput
 from mixedmode.runtime.connectors.staging import StagedFile
 from mixedmode.runtime.connectors.transaction import SinkTransaction, next_ordinal
@@ -23,12 +23,12 @@ NOW_MS = 1_800_000_000_000
 SCHEMA = StructType([StructField("n", IntegerType()), StructField("kind", StringType())])
 
 
-def opened(sink: TableSink, folder: Path, spark: Any = None) -> TableSink:
+def opened(sink: SparkWriterSink, folder: Path, spark: Any = None) -> SparkWriterSink:
     sink.open(spark, fs.LocalFileSystem(), str(folder / "staging"), "job-1")
     return sink
 
 
-def transaction(sink: TableSink, number: int, *numbers: int) -> SinkTransaction:
+def transaction(sink: SparkWriterSink, number: int, *numbers: int) -> SinkTransaction:
     """One staged file of these numbers, as a checkpoint names it."""
     filesystem, folder = sink.staging
     output = StagedOutput(filesystem, folder, f"e{number:08d}-a", arrow_schema(SCHEMA), SCHEMA.json())
@@ -38,7 +38,7 @@ def transaction(sink: TableSink, number: int, *numbers: int) -> SinkTransaction:
     return SinkTransaction(id=number, files=(StagedFile(name=file.name, rows=file.rows, size_bytes=file.size_bytes),))
 
 
-def commit_twice(sink: TableSink, once: SinkTransaction, monkeypatch: pytest.MonkeyPatch) -> None:
+def commit_twice(sink: SparkWriterSink, once: SinkTransaction, monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver dies between the append and its acknowledgement; recovery commits again."""
     with monkeypatch.context() as patched:
         patched.setenv(failpoints.VARIABLE, "sink-after-function=raise")
@@ -78,25 +78,25 @@ class Rows:
     ("sink", "place", "told"),
     [
         (
-            TableSink(SCHEMA, "delta", path="out", options={"mergeSchema": "true"}),
+            SparkWriterSink(SCHEMA, "delta", path="out", options={"mergeSchema": "true"}),
             "path out",
             {"mergeSchema": "true", "txnAppId": "job-1", "txnVersion": 1234},
         ),
         (
-            TableSink(SCHEMA, "delta", table="t", path="out", partition_by=["kind"]),
+            SparkWriterSink(SCHEMA, "delta", table="t", path="out", partition_by=["kind"]),
             "table t",
             {"partitionBy": ("kind",), "path": "out", "txnAppId": "job-1", "txnVersion": 1234},
         ),
-        (TableSink(SCHEMA, "delta", path="out", transactional=False), "path out", {}),
+        (SparkWriterSink(SCHEMA, "delta", path="out", transactional=False), "path out", {}),
         (
-            TableSink(SCHEMA, "jdbc", options={"url": "u", "txnAppId": "theirs"}),
+            SparkWriterSink(SCHEMA, "jdbc", options={"url": "u", "txnAppId": "theirs"}),
             "path None",
             {"url": "u", "txnAppId": "theirs"},
         ),
-        (TableSink(SCHEMA, "mine", transactional=True), "path None", {"txnAppId": "job-1", "txnVersion": 1234}),
+        (SparkWriterSink(SCHEMA, "mine", transactional=True), "path None", {"txnAppId": "job-1", "txnVersion": 1234}),
     ],
 )
-def test_what_the_writer_is_told(sink: TableSink, place: str, told: dict[str, Any], tmp_path: Path) -> None:
+def test_what_the_writer_is_told(sink: SparkWriterSink, place: str, told: dict[str, Any], tmp_path: Path) -> None:
     """Delta, and a format declared transactional, get job id and ordinal; all get the user's options."""
     rows: Any = Rows()
     opened(sink, tmp_path).hand_over(rows, SinkTransaction(id=7, ordinal=1234))
@@ -112,9 +112,9 @@ def test_a_take_over_outbids_the_older_driver(tmp_path: Path, monkeypatch: pytes
             assert (rows, schema) == ([], SCHEMA)
             return self
 
-    monkeypatch.setattr("mixedmode.runtime.connectors.sinks.table.activate", lambda session: None)
+    monkeypatch.setattr("mixedmode.runtime.connectors.sinks.spark_writer.activate", lambda session: None)
     spark: Any = Empty()
-    sink, plain = TableSink(SCHEMA, "delta", path="out"), TableSink(SCHEMA, "csv", path="out")
+    sink, plain = SparkWriterSink(SCHEMA, "delta", path="out"), SparkWriterSink(SCHEMA, "csv", path="out")
     assert sink.fencing and plain.fencing is None
     for one in (sink, plain):
         opened(one, tmp_path)._spark = spark
@@ -134,7 +134,7 @@ def test_a_transaction_of_before_ordinals_keeps_its_version(tmp_path: Path) -> N
     knows it; all that comes later is greater."""
     rows: Any = Rows()
     for branch in (0, 3):
-        sink = opened(TableSink(SCHEMA, "delta", path="out"), tmp_path)
+        sink = opened(SparkWriterSink(SCHEMA, "delta", path="out"), tmp_path)
         sink.branch = branch
         sink.hand_over(rows, SinkTransaction(id=7))
         version = rows.write.saved[-1][1]["txnVersion"]
@@ -148,7 +148,9 @@ class TestRealFormats:
     def test_options_and_partitions_reach_the_format(self, spark: SparkSession, tmp_path: Path) -> None:
         """Each checkpoint is one append, laid out and formatted as asked; nothing stays staged after the sweep."""
         out = tmp_path / "out"
-        sink = TableSink(SCHEMA, "csv", path=str(out), options={"header": "true", "sep": ";"}, partition_by=["kind"])
+        sink = SparkWriterSink(
+            SCHEMA, "csv", path=str(out), options={"header": "true", "sep": ";"}, partition_by=["kind"]
+        )
         opened(sink, tmp_path, spark)
         sink.commit(transaction(sink, 1, 1, 2))
         sink.commit(transaction(sink, 2, 3))
@@ -160,7 +162,7 @@ class TestRealFormats:
 
     def test_a_table_is_created_and_appended_to(self, spark: SparkSession, tmp_path: Path) -> None:
         """The first checkpoint makes the table, the next ones add to it."""
-        sink = opened(TableSink(SCHEMA, "orc", table="table_sink_test"), tmp_path, spark)
+        sink = opened(SparkWriterSink(SCHEMA, "orc", table="table_sink_test"), tmp_path, spark)
         try:
             sink.commit(transaction(sink, 1, 1))
             sink.commit(transaction(sink, 2, 2, 3))
@@ -172,14 +174,14 @@ class TestRealFormats:
         self, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A crash between append and acknowledgement repeats the append: at-least-once, and said so."""
-        sink = opened(TableSink(SCHEMA, "json", path=str(tmp_path / "out")), tmp_path, spark)
+        sink = opened(SparkWriterSink(SCHEMA, "json", path=str(tmp_path / "out")), tmp_path, spark)
         commit_twice(sink, transaction(sink, 1, 1, 2), monkeypatch)
         assert sorted(row.n for row in spark.read.schema(SCHEMA).json(str(tmp_path / "out")).collect()) == [1, 1, 2, 2]
         assert sink.guarantee == "at-least-once" and "at-least-once" in sink.describe()
 
     def test_an_acknowledged_append_is_not_repeated(self, spark: SparkSession, tmp_path: Path) -> None:
         """Committing again, as recovery does, appends nothing if the first commit had returned."""
-        sink = opened(TableSink(SCHEMA, "json", path=str(tmp_path / "out")), tmp_path, spark)
+        sink = opened(SparkWriterSink(SCHEMA, "json", path=str(tmp_path / "out")), tmp_path, spark)
         once = transaction(sink, 1, 1, 2)
         sink.commit(once)
         sink.commit(once)
@@ -191,7 +193,7 @@ class TestRealFormats:
     ) -> None:
         """The repeated append carries the same id and version, and the format skips it; later versions are taken."""
         spark.dataSource.register(_ledger())
-        sink = TableSink(SCHEMA, "ledger", path=str(tmp_path / "out"), transactional=True)
+        sink = SparkWriterSink(SCHEMA, "ledger", path=str(tmp_path / "out"), transactional=True)
         sink.check(spark)
         opened(sink, tmp_path, spark)
         commit_twice(sink, transaction(sink, 1, 1, 2), monkeypatch)

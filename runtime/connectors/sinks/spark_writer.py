@@ -1,4 +1,4 @@
-"""Every other format that Spark can write: one append through ``DataFrameWriter`` per checkpoint.
+"""Writes a checkpoint's output through Spark's ``DataFrameWriter``: all formats and tables that Spark can append to.
 
 csv, json, orc, jdbc, Delta, a registered Python data source: what a batch job could append to, a running query can.
 Spark does not tell such a writer that it has seen these rows before, so after a failure between the append and its
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from ..transaction import SinkTransaction
 
 
-class TableSink(DeliverySink):
+class SparkWriterSink(DeliverySink):
     """Appends each checkpoint's rows to a path, to a table, or to wherever the format's options point.
 
     Args:
