@@ -167,17 +167,21 @@ def query_error(message: str, cause: BaseException) -> QueryError:
 def _print_in_one_screen(error: BaseException) -> None:
     """Make what Python prints of an error and of what it came of fit a screen.
 
-    Spark's errors have Java's stacks in their text.  One of those becomes the ``__context__`` of the error above it: it
-    is there for whoever asks, and Python does not print it.
+    Spark's errors have Java's stacks or plans in their text, and what happened is in ours.  One of those becomes the
+    ``__context__`` of the error above it: it is there for whoever asks, and Python does not print it.
     """
     seen: set[int] = set()
     above: BaseException | None = error
     while above is not None and id(above) not in seen:
         seen.add(id(above))
         below = above.__cause__
-        if below is not None and len(str(below)) > _LONGEST_PRINTED:
+        if below is not None and (_is_of_spark(below) or len(str(below)) > _LONGEST_PRINTED):
             above.__cause__, above.__context__, above.__suppress_context__ = None, below, True
         above = below
+
+
+def _is_of_spark(error: BaseException) -> bool:
+    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
 
 
 @cache

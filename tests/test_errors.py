@@ -16,6 +16,7 @@ from mixedmode.errors import CheckpointError, CorruptStateError, MixedModeError,
 from mixedmode.planner.options.layers import Layer, resolve_options
 from mixedmode.runtime.jvm.jvm_loss import links
 from mixedmode.runtime.jvm.worker_errors import translate
+from pyspark.errors import PySparkRuntimeError
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("planner", "runtime", "sorter", "state")
@@ -155,10 +156,12 @@ def test_what_python_prints_of_a_failed_query_fits_a_screen() -> None:
     spark, short = RuntimeError("An error occurred\n" + "\tat org.apache.spark.X(X.java:1)\n" * 500), OSError("disk")
     live = errors.QueryError("a.parquet is damaged\nin Spark's query of the live input")
     live.__cause__ = spark
-    for cause, behind in [(spark, spark), (live, spark), (short, short)]:
+    ours = RuntimeError("no route")
+    ours.__cause__ = PySparkRuntimeError("=== Streaming Query ===")
+    for cause, behind in [(spark, spark), (live, spark), (ours, ours.__cause__), (short, short)]:
         told = errors.query_error("query q failed: a.parquet is damaged", cause)
         printed = "".join(traceback.format_exception(told))
         assert printed.count("\n") < 20 and "failed: a.parquet is damaged" in printed, printed
-        assert ("disk" in printed) == (cause is short)
+        assert "===" not in printed and ("disk" in printed) == (cause is short)
         assert behind in set(links(told)), "whoever needs it finds it"
     assert errors.query_error("q", live).__cause__ is live

@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 #: Time between two looks at what tasks report: on this machine's disks, and elsewhere, where looking costs requests.
 _PERIOD_S, _PERIOD_ELSEWHERE_S = 1.0, 5.0
+#: So many looks in a row may fail: one asks Spark for stages that it may just be forgetting.
+_MOST_FAILURES = 5
 #: How long a pass runs before anybody looks.
 _FIRST_S = 0.5
 
@@ -94,12 +96,18 @@ class BacklogProgress:
     def _tell(self, over: threading.Event) -> None:
         local = isinstance(self._filesystem, fs.LocalFileSystem)
         over.wait(_FIRST_S)  # a pass that is over by then is not disturbed by some forty calls to the JVM
+        failures = 0
         while not over.is_set():
             try:
                 snapshot = self.snapshot()
+                failures = 0
             except Exception as error:  # Spark is gone, say: the run finds out by itself
-                logger.info("the progress of the backlog is unknown: %s", error)
-                return
+                failures += 1
+                if failures == _MOST_FAILURES:
+                    logger.info("the progress of the backlog is unknown: %s: %s", type(error).__name__, error)
+                    return
+                over.wait(_PERIOD_S)
+                continue
             with self._lock:
                 if not over.is_set() and self._listener is not None:
                     self._told = snapshot

@@ -262,16 +262,14 @@ def test_a_live_folder_that_is_removed(world: World, monkeypatch: pytest.MonkeyP
     assert query.wait_for("live", 300), query.exception()
     kept = world.landing.with_name("moved")
     world.landing.rename(kept)
-    while query.isActive and "folder-gone" not in str(query.lifecycle):
-        time.sleep(0.02)
+    support.wait_until(lambda: support.details(query, "folder-gone") == [str(world.landing)])
     query.history()
     asked = CliRunner().invoke(app, ["status", str(world.checkpoints)])
     assert asked.exit_code == 4 and "is gone" in asked.stdout, asked.stdout
     kept.rename(world.landing)
     world.land([("a", 1, 7)])
     query.processAllAvailable()
-    while query.isActive and "folder-is-back" not in str(query.lifecycle):
-        time.sleep(0.02)
+    support.wait_until(lambda: support.details(query, "folder-is-back") == [str(world.landing)])
     assert sum(epoch["numInputRows"] for epoch in query.recentProgress) == 1
     query.history()
     assert CliRunner().invoke(app, ["status", str(world.checkpoints)]).exit_code == 0
