@@ -65,6 +65,9 @@ def _mean(result: Result, columns: list[pa.Array]) -> pa.Array:
 def _decimal_mean(result: Result, columns: list[pa.Array]) -> pa.Array:
     """Rounded half up, like Spark's division; the quotient has at least 21 digits more than the sum."""
     total, count = columns
+    found = _mean_of_longs(total, count, result.type)
+    if found is not None:
+        return found
     known = pc.if_else(pc.equal(pc.fill_null(count, 0), 0), pa.scalar(None, pa.int64()), count)
     quotient = pc.divide(
         total.cast(pa.decimal256(38, total.type.scale)), known.cast(pa.decimal128(19, 0)).cast(pa.decimal256(20, 0))
@@ -78,6 +81,33 @@ def _decimal_mean(result: Result, columns: list[pa.Array]) -> pa.Array:
         raise AggregateOverflowError(
             f"{result.name} does not fit {result.type}; cast its argument to a decimal with fewer digits"
         ) from error
+
+
+def _mean_of_longs(total: pa.Array, count: pa.Array, data_type: pa.DataType) -> pa.Array | None:
+    """The same where sums, with the digits of the result, are whole numbers of 64 bits; None: one is not."""
+    more_digits = data_type.scale - total.type.scale
+    if not len(total) or not 0 <= more_digits <= 18:
+        return None
+    words = np.frombuffer(total.buffers()[1], dtype=np.int64, count=2 * (total.offset + len(total)))
+    low, high = words.reshape(-1, 2)[total.offset :].T
+    counts = pc.fill_null(count, 0).to_numpy(zero_copy_only=False)
+    nulls = counts <= 0
+    if total.null_count:
+        nulls = nulls | total.is_null().to_numpy(zero_copy_only=False)
+    limit = (2**62) // 10**more_digits
+    if ((high != low >> 63) | (low > limit) | (low < -limit))[~nulls].any():
+        return None
+    divisors = np.where(nulls, 1, counts)
+    scaled = np.abs(np.where(nulls, 0, low)) * 10**more_digits
+    quotient, rest = np.divmod(scaled, divisors)
+    quotient += rest >= divisors - rest  # half up
+    found = np.where(low < 0, -quotient, quotient)
+    if data_type.precision < 19 and (quotient >= 10**data_type.precision).any():
+        return None
+    words = np.empty((len(found), 2), dtype=np.int64)
+    words[:, 0], words[:, 1] = found, found >> 63
+    validity = pa.py_buffer(np.packbits(~nulls, bitorder="little")) if nulls.any() else None
+    return pa.Array.from_buffers(data_type, len(found), [validity, pa.py_buffer(words)])
 
 
 def _fitting(values: pa.Array, data_type: pa.DataType) -> pa.Array:

@@ -21,12 +21,12 @@ from ...scan.parquet_scan import FilePart, NotTakenError, ParquetScan
 from ...support.failpoints import failpoint
 from ..progress import ScanProgress
 from ..report import report_batch
-from .partial_runs import Buckets, in_order_of_groups, write_run
-from .partial_scan import rows_per_key
+from .heap import keep_heap
+from .key_order import in_order_of_groups
+from .partial_runs import Buckets, write_run
+from .repetition import WORTH_REDUCING, rows_per_key
 from .row_work import RowWork
 
-#: From so many rows of a key on it pays to leave some out before they go to their shards.
-_WORTH_REDUCING = 1.5
 #: So many rows are enough to guess that.
 _SAMPLE = 1 << 16
 #: Rows that are reduced at once: fewer meet fewer of their key.
@@ -104,6 +104,7 @@ class RowScanTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task_begins()
+        keep_heap()  # until a shard's task is through with what this one leaves
         for _ in batches:
             pass
         context = TaskContext.get()
@@ -194,7 +195,7 @@ class RowScanTask:
         whole = sum(ranked.part.end - ranked.part.start for ranked in parts)
         expected = self.scan.rows(self.source, first) * whole // its_bytes
         # What a run has in common is what it can leave out.
-        return rows_per_key(keys.num_rows, found.num_rows, min(expected, _REDUCED_ROWS)) >= _WORTH_REDUCING
+        return rows_per_key(keys.num_rows, found.num_rows, min(expected, _REDUCED_ROWS)) >= WORTH_REDUCING
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

@@ -46,6 +46,7 @@ from ..local_report import leave_report
 from ..progress import TaskProgress
 from ..report import NO_SHARD, REPORT_SUFFIX, ShardReport, report_batch
 from ..report_accumulator import ReportSender
+from ..scan.heap import keep_heap, release_heap
 from ..scan.partial_runs import PartialRuns
 from ..scan.row_runs import RowRuns
 from .input_times import InputTimes
@@ -127,7 +128,14 @@ class ShardTask:
             return  # without a report: the shard is worked on after the pause
         attempt = _Attempt(self, shard, context.taskAttemptId(), TaskMeter())
         attempt.begin()
-        report = self._ran(attempt, self._named(batches), attempt.meter)
+        if self.runs is None:
+            report = self._ran(attempt, self._named(batches), attempt.meter)
+        else:
+            keep_heap()
+            try:
+                report = self._ran(attempt, self._named(batches), attempt.meter)
+            finally:
+                release_heap()
         spool = attempt.spool
         if spool is None:
             yield report_batch(self.published(report).to_bytes())

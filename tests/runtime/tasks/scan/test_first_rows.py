@@ -155,7 +155,7 @@ def test_the_first_row_of_each_key_stays_however_rows_are_cut(name: str, reduces
     def check(content: list[list[list[tuple[Any, ...]]]], memory_bytes: int) -> None:
         with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
             patch.setattr(row_scan, "_SAMPLE", 1 if reduces else 1 << 30)
-            patch.setattr(row_scan, "_WORTH_REDUCING", 0)
+            patch.setattr(row_scan, "WORTH_REDUCING", 0)
             found = worked(work, Path(folder), write(Path(folder), content), memory_bytes)
         groups = [row.pop("__kg") for row in found]
         assert groups == sorted(groups)
