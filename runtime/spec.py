@@ -1,4 +1,4 @@
-"""What the planner hands to the runtime: plain, frozen data.
+"""Defines what the planner hands to the runtime: plain, frozen data.
 
 The planner decides and fills these in; the runtime executes them and decides nothing about modes.
 """

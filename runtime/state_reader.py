@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -348,19 +347,8 @@ class StateReader:
             raise UnknownStateError(
                 f"checkpoint {metadata.checkpoint_id} holds no state: its job ran in batch mode, which keeps none"
             )
-        shards = Shards(
-            filesystem=self._store.filesystem,
-            location=self._store.location,
-            checkpoint_id=metadata.checkpoint_id,
-            uid=uid,
-            manifests=tuple(shard.load() for shard in stored.shards),
-            key_schema=schema_from_json(_layout(stored).key_schema),
-            key_labels=tuple(_layout(stored).key_labels),
-            local_dir=self._spark.conf.get(_LOCAL_DIR, None),
-            now_ms=round(time.time() * 1000),
-            visited=tuple(range(len(stored.shards))),
-        )
-        return stored, shards
+        local_dir = self._spark.conf.get(_LOCAL_DIR, None)
+        return stored, Shards.of(self._store, metadata.checkpoint_id, stored, _layout(stored), local_dir)
 
     def _frame(self, scan: Scan) -> DataFrame:
         count = len(scan.shards.visited)

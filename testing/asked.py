@@ -1,4 +1,4 @@
-"""What a harness is made with: the arguments checked, and the stage that they describe."""
+"""Checks the arguments of a harness, and describes the stage that they make."""
 
 from __future__ import annotations
 

@@ -70,6 +70,12 @@ BREACHES: tuple[tuple[Callable[[Sources], list[str]], dict[str, str], str], ...]
     ),
     (rules.jvm_outside_its_rooms, {"runtime/tasks/x.py": "from ..jvm.gateway import java_class"}, "gateway.py"),
     (rules.crowd_in_runtime, {f"runtime/{name}.py": "" for name in "abcd"}, "runtime/a.py"),
+    (rules.long_files, {"sorter/x.py": "x = 1\n" * 401}, "sorter/x.py has 401 lines"),
+    (
+        rules.large_classes,
+        {"sorter/x.py": "class A:\n" + "".join(f"    def f{number}(self): ...\n" for number in range(21))},
+        "A has 21 methods",
+    ),
     (rules.crowded_rooms, {f"sorter/x{number}.py": "" for number in range(21)}, "sorter has"),
 )
 

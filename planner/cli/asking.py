@@ -1,4 +1,4 @@
-"""``mixedmode savepoint``, ``stop``, ``pause`` and ``resume``: what is asked of the job that runs on a location."""
+"""Sends requests to the job that runs on a location: ``mixedmode savepoint``, ``stop``, ``pause``, ``resume``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs; and how failures become exit codes.
+"""Prints what commands find (tables for people, JSON for programs) and turns failures into exit codes.
 
 Exit codes: 0 done, 1 the job or its files are at fault, 2 the command line is.
 """

@@ -1,4 +1,4 @@
-"""Whether a path on the command line is what it should be; without what reading it takes."""
+"""Checks a path on the command line without importing what reading it takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How columns of a job's rows are called: ``frame["x"]``, ``frame.x``, and what else brackets mean in PySpark."""
+"""Resolves ``frame["x"]`` and ``frame.x`` on a job's rows, and whatever else brackets mean in PySpark."""
 
 from __future__ import annotations
 

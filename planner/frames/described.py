@@ -1,4 +1,4 @@
-"""What a frame of a job says of its rows, as a ``DataFrame`` does."""
+"""Adds the parts of ``DataFrame`` that describe a job's rows: schema, columns, types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to do instead of a method of ``DataFrame`` that a job's rows do not have."""
+"""Says what to use instead of a method of ``DataFrame`` that a job's rows do not have."""
 
 from __future__ import annotations
 

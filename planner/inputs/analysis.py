@@ -1,4 +1,4 @@
-"""What Spark's analyzer knows about a frame: which grouping expressions are plain columns, what is stateful in it.
+"""Asks Spark's analyzer about a frame: which grouping expressions are plain columns, what is stateful in it.
 
 Reads the analyzed logical plan: class names, and stable members such as ``children``, ``output``,
 ``exprId``, ``projectList`` and ``joinType``.

@@ -1,4 +1,4 @@
-"""Checks of what the job stands on: Java, Spark, the workers' Python, the kind of session.
+"""Checks what the job needs: Java, Spark, the workers' Python, the kind of session.
 
 Spark reports each of these late and far from the cause (a worker that lacks pyarrow, a gateway that exits), so they are
 checked before anything starts, and every error says what to set.

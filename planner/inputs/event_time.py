@@ -1,4 +1,4 @@
-"""Which columns are event time, told as Spark tells it: by marks in their metadata.
+"""Finds the event-time columns of a frame, by the marks that Spark keeps in their metadata.
 
 Spark marks the column of ``withWatermark`` and the windows it makes, and hands marks on with whatever is the same value
 under another name or in another place: renamed, selected, a field of a struct, a window of it.  The mark here follows

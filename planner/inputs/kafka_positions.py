@@ -1,4 +1,4 @@
-"""Which messages of a topic a history holds, and whether the topic goes on right behind them.
+"""Reads which messages of a topic a history holds, and checks that the topic goes on right behind them.
 
 Every message has a position: the number of its partition and its offset there.  Offsets grow by one, but for those that
 transactions and compaction take: so holes inside of what a history holds mean nothing, and what lies between its end

@@ -1,4 +1,4 @@
-"""Whether a query goes row by row: what a row gives depends on that row, and on tables that do not grow with it.
+"""Decides whether a query is row-wise: each output row depends on one input row and on tables that do not grow.
 
 Only such a query may be put to each input of a job by itself, and to the rows of one epoch after the other.
 """

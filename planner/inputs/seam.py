@@ -1,4 +1,4 @@
-"""How a live input goes on from a history, and what that rests on: nobody but the job's author can know in general.
+"""Describes how a live input continues its history, and what that claim rests on.
 
 A seam is told by ``explain()``.  Where it rests on positions, gaps and overlaps can be seen before the backlog runs.
 """

@@ -1,4 +1,4 @@
-"""How the values of options, from all places where they may be set, become :class:`~mixedmode.runtime.spec.Settings`.
+"""Merges the values of options from all places into :class:`~mixedmode.runtime.spec.Settings`.
 
 An option may be set in three places; the nearer one wins, whatever the order in which they were set:
 ``spark.conf`` (``spark.mixedmode.<option>``) < a TOML file (``optionsFile``) < ``.option()``.

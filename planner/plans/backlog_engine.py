@@ -1,4 +1,4 @@
-"""Who reads and aggregates the history of a backlog: tasks with Arrow, or Spark; said at the start, with the reason."""
+"""Chooses who reads and aggregates the history of a backlog: tasks with Arrow, or Spark; with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a described job to an :class:`ExecutionPlan` and the :class:`JobSpec` that executes it."""
+"""Compiles a described job into an :class:`ExecutionPlan` and the :class:`JobSpec` that executes it."""
 
 from __future__ import annotations
 

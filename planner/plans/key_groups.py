@@ -1,4 +1,4 @@
-"""Which stages keep rows in the shards that they come from: those whose key contains the key of the stage before.
+"""Finds stages that keep rows in their shards: those whose key contains the key of the stage before.
 
 If each column of the earlier key becomes a column of the later key, unchanged, the later stage takes its key groups
 from these columns alone.  All rows of one of its keys are then in one shard of the stage before, and nothing has to be

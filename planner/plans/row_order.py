@@ -1,4 +1,4 @@
-"""Which histories bring the rows of a key in an order that a stream would have brought them in."""
+"""Finds histories that bring the rows of a key in an order that a stream would have brought them in."""
 
 from __future__ import annotations
 

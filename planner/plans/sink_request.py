@@ -1,4 +1,4 @@
-"""What the writer was told, and which output it makes of it: the format, the output mode, names that it can have."""
+"""Resolves what the writer was given into an output: its format, its output mode, its column names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who sorts a sorted pass: our external sorter in the Python worker, or Spark in the JVM.
+"""Chooses who sorts a sorted pass: our external sorter in the Python worker, or Spark in the JVM.
 
 Both give the same order.  What was measured with a processor (whole jobs, 3 M rows, two cores): rows that fit into
 ``sorter.memory`` are done 1.2 to 1.4 times faster with our sorter, as columns sort faster than rows; at three to ten

@@ -1,4 +1,4 @@
-"""How rows and event-time timers of a key are ordered: ``pipeline.timers`` of a job.
+"""Resolves ``pipeline.timers``: how rows and event-time timers of a key are ordered.
 
 The default follows what was asked of the final watermark.  From then on ``Settings.timers`` holds what applies, whoever
 chose it.

@@ -1,4 +1,4 @@
-"""What the session says of pandas frames, as PySpark reads it for its pandas functions: when the job starts."""
+"""Reads the session's settings for pandas frames when the job starts, as PySpark does for pandas functions."""
 
 from __future__ import annotations
 

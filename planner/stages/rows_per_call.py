@@ -1,4 +1,4 @@
-"""How a key's rows are cut into calls of a function in the backlog (``execution.backlog.rows-per-call``)."""
+"""Plans ``execution.backlog.rows-per-call``: how a key's rows are cut into calls of a function."""
 
 from __future__ import annotations
 

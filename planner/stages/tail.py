@@ -1,4 +1,4 @@
-"""What follows the last keyed stage, planned: inside the stage's own Spark job if it can be, so that it runs once.
+"""Plans what follows the last keyed stage: inside the stage's own Spark job if possible, so that it runs once.
 
 Between the function that hands the stage's rows on and the one that stages them there must be no exchange: both are
 parts of one task's attempt.  So Spark is asked how it would do the steps to a table of two rows, which it would rather
@@ -22,7 +22,7 @@ from ...runtime.catalyst.spark_plans import analyzed, nodes_above, whole_plans
 from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.catalyst.types.arrow_functions import mapped_in_arrow
 from ...runtime.catalyst.types.arrow_types import arrow_type
-from ...runtime.operators.output_transform import OutputBranch, OutputColumn, OutputTransform
+from ...runtime.operators.output_transform import OutputBranch, OutputTransform, TransformedColumn
 from ..inputs.analysis import resolved
 from ..inputs.event_time import WINDOW_MARK
 from ..inputs.inputs import InputPart, Inputs
@@ -208,7 +208,7 @@ def _with_mark(field: StructField, data_type: DataType, mark: str) -> StructFiel
 # -- what columns are made of ------------------------------------------------------------------------------------------
 
 
-def _columns(spark: SparkSession, template: DataFrame, output: DataFrame) -> tuple[OutputColumn, ...] | None:
+def _columns(spark: SparkSession, template: DataFrame, output: DataFrame) -> tuple[TransformedColumn, ...] | None:
     """What each output column is made of; None: it cannot be told of all of them."""
     plan, below = analyzed(output), [attribute.exprId().id() for attribute in items(analyzed(template).output())]
     known = resolved(spark, plan, below)
@@ -225,13 +225,13 @@ def _is_clear(expression: Any) -> bool:
     return not any(mark in class_name(node) for node in tree(expression) for mark in _OPAQUE)
 
 
-def _column(spark: SparkSession, expression: Any, below: Sequence[int]) -> OutputColumn:
+def _column(spark: SparkSession, expression: Any, below: Sequence[int]) -> TransformedColumn:
     if class_name(expression) == "AttributeReference":
-        return OutputColumn("", (below.index(expression.exprId().id()),))
+        return TransformedColumn("", (below.index(expression.exprId().id()),))
     attributes = {one.exprId().id(): one for one in tree(expression) if class_name(one) == "AttributeReference"}
     reads = [id for id in attributes if id in below]
     with whole_plans(spark):
         # With their types: without, a field that is known by its place, as behind "window.*", has no name.
         places = {id: called(spark, attributes[id], f"{{{at}}}") for at, id in enumerate(reads)}
         text = with_attributes(spark, expression, places)
-        return OutputColumn(str(text.sql()), tuple(below.index(id) for id in reads))
+        return TransformedColumn(str(text.sql()), tuple(below.index(id) for id in reads))

@@ -1,4 +1,4 @@
-"""Which older checkpoint is whole, for the errors that say that one is not."""
+"""Names the newest older checkpoint that is whole, in errors of one that is not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the live sources begin: settled once, at the first start, before anything is read, and kept through any crash.
+"""Keeps the first position of the live sources: settled once, before anything is read, through any crash.
 
 Below ``<checkpointLocation>/mixedmode/first-position``::
 

@@ -1,4 +1,4 @@
-"""Which job a checkpoint location, or a savepoint, belongs to, and what tells it from another one, in words."""
+"""Identifies the job of a checkpoint location or savepoint, and says in words how two jobs differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader must know of an operator, which it does not have; and a stage that holds nothing yet."""
+"""Describes an operator's state for readers that do not have the operator, and a stage without state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a checkpoint says: the content of its ``_metadata`` file.
+"""Defines the content of a checkpoint's ``_metadata`` file.
 
 ``_metadata`` is written last and atomically: a checkpoint exists if and only if it does.  It is JSON with a checksum,
 names every file by a path relative to the checkpoint location and carries a format version, whose rule is in

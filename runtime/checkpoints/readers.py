@@ -1,4 +1,4 @@
-"""Who reads a checkpoint just now, from another process: a small file for each keeps the job from removing it.
+"""Marks checkpoints that other processes read, by a small file for each, so that the job does not remove them.
 
 Invariant: a reader that dies holds its checkpoint for no longer than :data:`HOLDS_MS`.
 """

@@ -21,7 +21,7 @@ from ..storage.filesystem import delete_quietly, list_files
 from ..support.failpoints import failpoint
 from .metadata import CheckpointMetadata
 from .readers import CheckpointReaders
-from .stored_checkpoints import StoredCheckpoints, state_files
+from .stored_checkpoints import StoredCheckpoints, state_file_names
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class CheckpointRetention:
 
     def note_written(self, metadata: CheckpointMetadata) -> None:
         """A checkpoint has been written just now, and need not be read for what it names."""
-        self._named[metadata.checkpoint_id] = state_files(metadata)
+        self._named[metadata.checkpoint_id] = state_file_names(metadata)
         self._written_s[metadata.checkpoint_id] = time.time()
 
     def forget_names(self) -> None:
@@ -116,7 +116,7 @@ class CheckpointRetention:
                 self._written_s.pop(gone, None)
         for checkpoint_id in ids:
             try:
-                known = self._named.get(checkpoint_id) or state_files(self._checkpoints.read(checkpoint_id))
+                known = self._named.get(checkpoint_id) or state_file_names(self._checkpoints.read(checkpoint_id))
             except CorruptStateError as error:
                 logger.warning("no state file is removed while this checkpoint is kept: %s", error)
                 return 0

@@ -171,7 +171,7 @@ class StoredCheckpoints(CheckpointFolders):
             )
 
 
-def state_files(metadata: CheckpointMetadata) -> Mapping[str, frozenset[str]]:
+def state_file_names(metadata: CheckpointMetadata) -> Mapping[str, frozenset[str]]:
     """Names of the state files that a checkpoint names, by operator."""
     return {
         operator.uid: frozenset(file["name"] for shard in operator.shards for file in shard.lineage["files"])

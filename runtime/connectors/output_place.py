@@ -1,4 +1,4 @@
-"""Where the attempts of a job's tasks put their output, and which form it takes there."""
+"""Describes where the attempts of a job's tasks put their output, and in which form."""
 
 from __future__ import annotations
 

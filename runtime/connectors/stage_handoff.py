@@ -1,4 +1,4 @@
-"""What one stage hands on to the next within an epoch: staged files that nobody else reads.
+"""Hands rows from one stage to the next within an epoch: staged files that nobody else reads.
 
 Attempts write under names of their own, as they do for a sink, and the next stage reads the winners'.  The files are
 never part of a transaction: after the epoch they are gone, in a backlog that a restarted driver may take over with the

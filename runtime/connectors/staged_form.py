@@ -1,4 +1,4 @@
-"""What staged output is: which columns it has, how it is laid out, and where it lies.
+"""Describes staged output: its columns, its layout and its place.
 
 It is part of the transaction, so that a job that is started again with other columns or another sink, before the
 output was shown, can show it as what it was.  A column is what it computes, where that is known (aggregates), or else

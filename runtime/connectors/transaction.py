@@ -1,4 +1,4 @@
-"""What a sink's transaction is: the staged output that becomes visible with one checkpoint."""
+"""Defines a sink's transaction: the staged output that becomes visible with one checkpoint."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Executes one epoch as one Spark job: prepare, shuffle by shard, sort, run the operator, collect the reports."""
+"""Executes one epoch of a stage as one Spark job: prepares, shuffles by shard, sorts, runs the operator."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -12,16 +12,13 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from pyarrow import fs
 from pyspark import cloudpickle
 
-from ...errors import MisplacedRowsError, MixedModeError
+from ...errors import MixedModeError
 from ...state.store.packed_manifests import PackedManifests
 from ...state.store.state_manifest import StateManifest
 from ..catalyst.columns import quoted
 from ..catalyst.spark_observations import observed_metrics
 from ..catalyst.spark_plans import repeatable
 from ..connectors.output_place import OutputPlace
-from ..jvm.job_cancellation import is_of_a_cancelled_job
-from ..jvm.partition_jobs import collected_by_partition
-from ..jvm.worker_errors import translate
 from ..operators.admission import can_be_late
 from ..operators.contract import INPUT_ROWS, EpochSpec, KeyedOperator, ShardCounters
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
@@ -33,8 +30,9 @@ from ..tasks.shard.pass_pause import PassPause
 from ..tasks.shard.shard_task import ShardTask
 from ..tasks.shard.task_sorter import SortPlan
 from .columnar_pass import ColumnarPass
+from .epoch_run import EpochRun
 from .output_transform_task import staged_rows
-from .prepared_jobs import ExecutedJob
+from .report_collector import ReportCollector
 from .row_pass import RowPass
 from .shard_placement import ShardPins
 from .stage_jobs import StageJobs
@@ -146,7 +144,6 @@ class EpochExecutor:
         """
         if frame is not None and self.operator.is_stateless:
             return self._staged_as_they_are(frame, epoch)
-        pins = self.pins_for(manifests)
         visited = tuple(range(len(manifests)) if frame is not None or shards is None else shards)
         task = replace(
             self.task(epoch, manifests, visited, inboxes, None if frame is None else sorter),
@@ -154,63 +151,92 @@ class EpochExecutor:
             report_folder=report_folder,
             input_times=self.operator.input_times if tells_inputs and frame is not None else None,
         )
-        reports: list[ShardReport] = []
-        observed: dict[str, Row] = {}
-        is_first = frame is not None and self.is_first_pass(epoch, manifests)
-        pause = self.pause if pausable else None
-        scanned = read = None
-        meets_none = is_first or not self.operator.has_first_pass  # of a join, which takes what meets no state
-        if frame is not None and self._row_pass is not None and meets_none and not in_place:
-            read = self._row_pass.read(inputs or (frame,), epoch, len(manifests), finished)
-        if read is not None:
-            failpoint("backlog-scanned")
-            frame, task = None, replace(task, runs=read.runs, sort=None)
-        if frame is not None and self._columnar is not None and not is_first and not in_place:
-            scanned = self._columnar.scanned(inputs or (frame,), epoch, len(manifests), finished)
-            if scanned is not None:
-                failpoint("backlog-scanned")
-        if scanned is not None and self._columnar is not None:
-            frame, inputs = scanned.rest, ()
-            task = replace(task, runs=scanned.runs, sort=None if frame is None else self._sort_plan(epoch))
-        if frame is not None:
-            rows = frame if is_first or in_place else self.throttled(frame, epoch)
-            if is_first:
-                with repeatable(rows):
-                    reports, input_rows = self._first_pass(rows, visited, task, input_rows, observed, pause)
-            else:
-
-                def jobs(task: ShardTask) -> Iterator[DataFrame | ExecutedJob]:
-                    return self.jobs.of_epoch(rows, task, pins, in_place=in_place)
-
-                def run(task: ShardTask) -> list[Row]:
-                    return self._collected(jobs(task), observed, at_once=self._at_once(task), pause=pause)
-
-                reports = self._completed(visited, task, run, pause)
-        if not reports:
-            # No rows were given, or Spark found out that there are none and ran no task at all.  One row per visited
-            # shard, so that partition i exists; the rows themselves are not input.
-            places, partitions = self.places(visited, manifests)
-            held = pause if task.runs is not None else None
-
-            def over_places(task: ShardTask) -> list[Row]:
-                at_once = None if task.runs is None else self._at_once(task)
-                return self._collected(iter([self.jobs.of_shards(places, task)]), observed, at_once=at_once, pause=held)
-
-            reports = self._completed(visited, replace(task, shards=partitions), over_places, held)
-        if scanned is not None and self._columnar is not None:
-            self._columnar.discard()
-        if read is not None and self._row_pass is not None:
-            self._row_pass.discard()
-            input_rows = read.rows
+        run = EpochRun(
+            epoch=epoch,
+            manifests=manifests,
+            visited=visited,
+            task=task,
+            pins=self.pins_for(manifests),
+            pause=self.pause if pausable else None,
+            rows=frame,
+            input_rows=input_rows,
+            is_first=frame is not None and self.is_first_pass(epoch, manifests),
+            in_place=in_place,
+        )
+        scans = [] if frame is None or in_place else self._scanned(run, inputs or (frame,), finished)
+        reports = [] if run.rows is None else self._over_rows(run, run.rows)
+        if not reports:  # no rows were given, or Spark found out that there are none and ran no task at all
+            reports = self._over_places(run)
+        for scan in scans:
+            scan.discard()
         reports = sorted(reports, key=lambda report: report.shard)
         if [report.shard for report in reports] != sorted(visited):
             raise MixedModeError(
                 f"epoch {epoch.epoch} expected one report from each of the shards {sorted(visited)}, "
                 f"got {[report.shard for report in reports]}: Spark changed the partitioning of the shuffle"
             )
-        if frame is not None and epoch.style == "random":
+        if run.rows is not None and epoch.style == "random":
             self.jobs.note_rows(sum(report.counters.rows_in for report in reports))
-        return StageResult(_with_input_rows(reports, input_rows or 0) if is_first else reports, observed)
+        return StageResult(_with_input_rows(reports, run.input_rows or 0) if run.is_first else reports, run.observed)
+
+    def _scanned(
+        self, run: EpochRun, inputs: Sequence[DataFrame], finished: Mapping[int, ShardReport]
+    ) -> list[ColumnarPass | RowPass]:
+        """Have tasks read what they can of the input instead of Spark; what they have not read stays in ``run``.
+
+        Args:
+            run: the epoch.
+            inputs: its rows by input.
+            finished: shards that are not computed again.
+
+        Returns:
+            The passes that hold something until the epoch is over.
+        """
+        shards = len(run.manifests)
+        # A join takes what meets no state.
+        if self._row_pass is not None and (run.is_first or not self.operator.has_first_pass):
+            read = self._row_pass.read(inputs, run.epoch, shards, finished)
+            if read is not None:
+                failpoint("backlog-scanned")
+                run.rows, run.input_rows = None, read.rows
+                run.task = replace(run.task, runs=read.runs, sort=None)
+                return [self._row_pass]
+        if self._columnar is not None and not run.is_first:
+            scanned = self._columnar.scanned(inputs, run.epoch, shards, finished)
+            if scanned is not None:
+                failpoint("backlog-scanned")
+                run.rows = scanned.rest
+                sort = None if scanned.rest is None else self._sort_plan(run.epoch)
+                run.task = replace(run.task, runs=scanned.runs, sort=sort)
+                return [self._columnar]
+        return []
+
+    def _over_rows(self, run: EpochRun, frame: DataFrame) -> list[ShardReport]:
+        """The reports of shards whose rows Spark brings to them."""
+        if run.is_first:
+            with repeatable(frame):
+                return self._first_pass(run, frame)
+        rows = frame if run.in_place else self.throttled(frame, run.epoch)
+        collector = self._collector
+
+        def collected(task: ShardTask) -> list[Row]:
+            jobs = self.jobs.of_epoch(rows, task, run.pins, in_place=run.in_place)
+            return collector.collected(jobs, run.observed, at_once=collector.at_once(task), pause=run.pause)
+
+        return collector.completed(run.visited, run.task, collected, run.pause)
+
+    def _over_places(self, run: EpochRun) -> list[ShardReport]:
+        """The reports of shards that get no rows from Spark: one row each, so that partition i exists, is no input."""
+        places, partitions = self.places(run.visited, run.manifests)
+        reads = run.task.runs is not None
+        pause, collector = run.pause if reads else None, self._collector
+
+        def collected(task: ShardTask) -> list[Row]:
+            jobs = iter([self.jobs.of_shards(places, task)])
+            at_once = collector.at_once(task) if task.runs is not None else None
+            return collector.collected(jobs, run.observed, at_once=at_once, pause=pause)
+
+        return collector.completed(run.visited, replace(run.task, shards=partitions), collected, pause)
 
     def _staged_as_they_are(self, frame: DataFrame, epoch: EpochSpec) -> StageResult:
         """An epoch of a stage that keeps nothing; the first shard stands for all."""
@@ -281,64 +307,6 @@ class EpochExecutor:
         cores = self.settings.backlog_max_cores
         return frame if cores is None or epoch.style != "sorted" else frame.coalesce(cores)
 
-    def _at_once(self, task: ShardTask) -> int | None:
-        """How many shards may be worked on at once; None: as many as Spark has cores for."""
-        return self.settings.backlog_max_cores if task.epoch.style == "sorted" else None
-
-    def _between_pauses(
-        self, visited: Sequence[int], task: ShardTask, run: Callable[[ShardTask], list[Row]], pause: PassPause
-    ) -> list[ShardReport]:
-        """The reports of a task's shards; between its jobs it is held, and the next one does what is left."""
-        done: dict[int, ShardReport] = {}
-        while True:
-            times = pause.times()
-            pause.hold()
-            is_marked = pause.marker.is_there
-            if is_marked and pause.is_wanted():
-                continue
-            known = {shard for shard, _ in task.finished}
-            finished = [(shard, report.to_bytes()) for shard, report in done.items() if shard not in known]
-            # Where the jobs are single shards none is begun in a pause.  A marker that nobody wants holds back nothing:
-            # shards without a report and without a pause would be taken for shards without rows.
-            marker = None if self._at_once(task) or is_marked else pause.marker
-            step = replace(task, finished=(*task.finished, *finished), pause=marker)
-            self.spark.sparkContext.addJobTag(pause.tag)
-            try:
-                reports = ShardReport.of_rows(run(step))
-            except Exception as error:
-                if pause.times() == times or not is_of_a_cancelled_job(error, self.spark):
-                    raise
-                logger.info("the backlog pass is cut short for a pause, before its first shard")
-                continue
-            finally:
-                self.spark.sparkContext.removeJobTag(pause.tag)
-            done.update((report.shard, report) for report in reports)
-            if pause.times() == times or done.keys() >= set(visited):
-                return reports
-
-    def _completed(
-        self,
-        visited: Sequence[int],
-        task: ShardTask,
-        run: Callable[[ShardTask], list[Row]],
-        pause: PassPause | None = None,
-    ) -> list[ShardReport]:
-        """The reports of a task's shards.
-
-        If Spark finds that nothing gets through what follows the stage (a filter that is never true, a join with an
-        empty table), it does not ask the stage for its rows.  They are input all the same, so such shards run again by
-        themselves, and their output is dropped.
-        """
-        reports = ShardReport.of_rows(run(task)) if pause is None else self._between_pauses(visited, task, run, pause)
-        found = {report.shard for report in reports}
-        if self.tail is None or found.issuperset(visited):
-            return reports
-        logger.info("no row passes the operations after the keyed stage in shards %s", sorted(set(visited) - found))
-        finished = (*task.finished, *[(report.shard, report.to_bytes()) for report in reports])
-        alone = replace(task, hands_on=None, output=replace(task.output, folder=None), finished=finished)
-        again = ShardReport.of_rows(run(alone))
-        return [report if report.shard in found else replace(report, dropped_rows=0) for report in again]
-
     def places(self, shards: Sequence[int], manifests: Sequence[StateManifest]) -> tuple[DataFrame, tuple[int, ...]]:
         """Rows for a task over some shards that reads none, to be run where the shards' local copies are.
 
@@ -369,73 +337,33 @@ class EpochExecutor:
                 self._pins = ShardPins(self.spark, self.operator.uid, len(manifests))
             return self._pins if self._pins.have_choice() else None
 
-    def _collected(
-        self,
-        jobs: Iterator[DataFrame] | Iterator[DataFrame | ExecutedJob],
-        observed: dict[str, Row],
-        *,
-        counted: bool = False,
-        at_once: int | None = None,
-        pause: PassPause | None = None,
-    ) -> list[Row]:
-        """The rows of the first job whose plan Spark keeps to.
-
-        Args:
-            jobs: the same in several ways.
-            observed: what it has observed is added here: the last job to run is the whole one.
-            counted: it counts its rows, whether or not the user asked for anything.
-            at_once: how many shards may be worked on at once; None: as many as Spark has cores for.
-            pause: holds the jobs of single shards; None: there are no pauses.
-        """
-        misplaced: Exception | None = None
-        for job in jobs:
-            try:
-                if at_once is None or isinstance(job, ExecutedJob):  # what is planned once is for the stream
-                    rows = job.collect()
-                elif pause is None:
-                    rows = collected_by_partition(job, at_once, lambda: False, lambda: None)
-                else:
-                    rows = collected_by_partition(job, at_once, pause.is_wanted, pause.hold)
-            except Exception as error:
-                if not isinstance(translate(error), MisplacedRowsError):
-                    raise
-                misplaced = error
-                self.jobs.note_misplaced(error)
-            else:
-                # What is planned once for all epochs observes nothing.
-                if (self.observes or counted) and not isinstance(job, ExecutedJob):
-                    observed.update(observed_metrics(job))
-                return rows
-        assert misplaced is not None, "there is at least one job"
-        raise misplaced
-
     def is_first_pass(self, epoch: EpochSpec, manifests: Sequence[StateManifest]) -> bool:
         """Whether Spark alone does most of an epoch: there is no state, and no row can be late."""
         if not self.operator.has_first_pass or epoch.style != "sorted" or can_be_late(epoch.late_watermark_ms):
             return False
         return not any(manifest.files for manifest in manifests)
 
-    def _first_pass(
-        self,
-        frame: DataFrame,
-        visited: Sequence[int],
-        task: ShardTask,
-        input_rows: int | None,
-        observed: dict[str, Row],
-        pause: PassPause | None,
-    ) -> tuple[list[ShardReport], int]:
+    def _first_pass(self, run: EpochRun, frame: DataFrame) -> list[ShardReport]:
         """An epoch that :meth:`is_first_pass`; the tasks do not see all of its input, so it is counted here."""
+        collector, counts = self._collector, run.input_rows is None
 
-        def run(task: ShardTask) -> list[Row]:
-            jobs = self.jobs.of_first_pass(frame, task, counts=input_rows is None)
-            return self._collected(jobs, observed, counted=True, at_once=self._at_once(task), pause=pause)
+        def collected(task: ShardTask) -> list[Row]:
+            jobs = self.jobs.of_first_pass(frame, task, counts=counts)
+            at_once = collector.at_once(task)
+            return collector.collected(jobs, run.observed, counted=True, at_once=at_once, pause=run.pause)
 
-        reports = self._completed(visited, task, run, pause)
-        if input_rows is not None:
-            return reports, input_rows
-        counted = [row[0] for name, row in observed.items() if name.startswith(INPUT_ROWS)]
-        # Spark leaves a side out, and its metric, if it sees from the plan that it has no partners.
-        return reports, sum(counted) if len(counted) == 2 else frame.count()
+        reports = collector.completed(run.visited, run.task, collected, run.pause)
+        if counts:
+            counted = [row[0] for name, row in run.observed.items() if name.startswith(INPUT_ROWS)]
+            # Spark leaves a side out, and its metric, if it sees from the plan that it has no partners.
+            run.input_rows = sum(counted) if len(counted) == 2 else frame.count()
+        return reports
+
+    @property
+    def _collector(self) -> ReportCollector:
+        return ReportCollector(
+            self.spark, self.settings.backlog_max_cores, self.observes, self.tail is not None, self.jobs.note_misplaced
+        )
 
     def _sort_plan(self, epoch: EpochSpec) -> SortPlan:
         return SortPlan(

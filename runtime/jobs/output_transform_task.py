@@ -1,4 +1,4 @@
-"""What follows the last keyed stage and moves its rows between tasks: a Spark job over what the stage has handed on.
+"""Runs the output transform as a Spark job of its own, where it moves rows between tasks.
 
 The same job stages the rows of a job without state, which come from its sources.
 

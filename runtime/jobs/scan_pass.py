@@ -1,4 +1,4 @@
-"""What passes have in common whose tasks read files in place of Spark: where runs go, their job, and the way back."""
+"""Base of the passes whose tasks read files in place of Spark: their runs, their job, and the way back."""
 
 from __future__ import annotations
 

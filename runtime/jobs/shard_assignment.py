@@ -1,4 +1,4 @@
-"""Which executor has which shards: as even as can be, with as few moves as can be.
+"""Assigns shards to executors, as evenly as possible and with as few moves as possible.
 
 A shard that moves is restored where it comes to, so one that has a place keeps it unless another executor would go
 without its share.  A new executor thus takes its share from those that have most, and what a lost one had is spread

@@ -1,4 +1,4 @@
-"""How an epoch's rows come to their shards: as partitions of one Spark job, one partition a shard.
+"""Brings an epoch's rows to their shards as partitions of one Spark job, one partition a shard.
 
 :func:`exchanged_by_shard` computes each row's shard and moves it there, in the user's session and whatever Spark plans.
 Every other way is a :class:`~..tasks.shard.shard_routing.ShardRouting`, and saves something:

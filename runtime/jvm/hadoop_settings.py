@@ -1,4 +1,4 @@
-"""What Spark's session was told of a store, for clients of our own: Hadoop's settings, read in the driver."""
+"""Reads Hadoop's settings of a store in the driver, for clients of our own."""
 
 from __future__ import annotations
 

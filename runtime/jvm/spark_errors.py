@@ -1,4 +1,4 @@
-"""What Spark says when it refuses something, in words for people."""
+"""Shortens Spark's errors to what people need to read."""
 
 from __future__ import annotations
 

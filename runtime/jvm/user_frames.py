@@ -1,4 +1,4 @@
-"""What of an exception's traceback is the user's: the part that a reader of the error looks for.
+"""Finds the user's part of an exception's traceback, which a reader of the error looks for.
 
 Frames of this library and of PySpark stand above it, by the dozen, and sometimes below it.
 """

@@ -39,12 +39,12 @@ class Description(NamedTuple):
 
 
 @singledispatch
-def described(happened: object) -> Description | None:
+def description_of(happened: object) -> Description | None:
     """The description of an event or a fact; None: it is one of many whose numbers are shown instead."""
     return None
 
 
-@described.register
+@description_of.register
 def _(it: RunRestored) -> Description:
     drained = ", taken by a drain; this run continues after it" if it.drained else ""
     return Description(
@@ -54,7 +54,7 @@ def _(it: RunRestored) -> Description:
     )
 
 
-@described.register
+@description_of.register
 def _(it: DataLost) -> Description:
     if it.is_file:
         what = f"{it.source} is {it.fate}: its rows that no checkpoint holds are lost"
@@ -65,12 +65,12 @@ def _(it: DataLost) -> Description:
     return Description("data-lost", detail, f"data lost: {detail}")
 
 
-@described.register
+@description_of.register
 def _(it: PhaseBegan) -> Description:
     return Description("phase", it.phase, _PHASES.get(it.phase, it.phase))
 
 
-@described.register
+@description_of.register
 def _(it: SourceChanged) -> Description:
     how = "is in backlog again" if it.is_backlog else "is no longer in backlog"
     return Description(
@@ -80,25 +80,25 @@ def _(it: SourceChanged) -> Description:
     )
 
 
-@described.register
+@description_of.register
 def _(it: CheckpointCompleted) -> Description:
     how = f"({it.trigger}, {it.duration_ms} ms)"
     return Description("checkpoint", f"{it.checkpoint_id} {how}", f"checkpoint {it.checkpoint_id} is complete {how}")
 
 
-@described.register
+@description_of.register
 def _(it: CheckpointFailed) -> Description:
     detail = f"{it.checkpoint_id} ({it.trigger}) {it.outcome}: {it.error_class}: {it.error}"
     return Description("checkpoint-failed", detail, f"checkpoint {detail}")
 
 
-@described.register
+@description_of.register
 def _(it: SavepointWritten) -> Description:
     detail = it.path + ", completed for an earlier run that was stopped with it" * it.by_recovery
     return Description("savepoint", detail, f"savepoint written: {detail}")
 
 
-@described.register
+@description_of.register
 def _(it: ShardsRescaled) -> Description:
     detail = rescaled(it.before, it.after, it.checkpoint_id)
     return Description("rescaled", detail, f"rescaled: {detail}")

@@ -1,4 +1,4 @@
-"""From what is known of an epoch to the fields of a progress record.  No Spark, no clock."""
+"""Computes the fields of a progress record from an epoch's reports, without Spark and without a clock."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..jvm.spark_errors import what_happened
 from ..protocols.lifecycle.events import Stop
 from ..support.redaction import redacted
-from .descriptions import Description, described
+from .descriptions import Description, description_of
 from .events.facts import (
     InputEnded,
     LiveBegins,
@@ -24,50 +24,50 @@ from .events.facts import (
     StateEvolved,
 )
 
-__all__ = ["Description", "described"]
+__all__ = ["Description", "description_of"]
 
 
-@described.register
+@description_of.register
 def _(it: StateEvolved) -> Description:
     return Description("state-evolved", it.change, f"state is taken over: {it.change}")
 
 
-@described.register
+@description_of.register
 def _(it: SeamPassed) -> Description:
     return Description("seam", f"{it.source}: {it.seam}", f"{it.source}: {it.seam}")
 
 
-@described.register
+@description_of.register
 def _(it: LiveBegins) -> Description:
     detail = f"the live source begins at {' '.join(it.entry.splitlines()[2:])}"
     return Description("positions", detail, detail)
 
 
-@described.register
+@description_of.register
 def _(it: ShardsReused) -> Description:
     finished = f"{it.finished} of {it.shards} shards were finished"
     return Description("reused", finished, f"{finished} by an earlier run, and are taken over")
 
 
-@described.register
+@description_of.register
 def _(it: LiveFolderGone) -> Description:
     folder = redacted(it.folder)
     return Description("folder-gone", folder, f"the live folder is gone: {folder}")
 
 
-@described.register
+@description_of.register
 def _(it: LiveFolderIsBack) -> Description:
     folder = redacted(it.folder)
     return Description("folder-is-back", folder, f"the live folder is there again: {folder}")
 
 
-@described.register
+@description_of.register
 def _(it: InputEnded) -> Description:
     ended = "all sources have ended"
     return Description("MAX_WATERMARK", ended, f"{ended}: the watermark is MAX_WATERMARK")
 
 
-@described.register
+@description_of.register
 def _(it: RunFinished) -> Description:
     if it.checkpoint_id is None:
         before = "an earlier run has already processed all input"
@@ -75,7 +75,7 @@ def _(it: RunFinished) -> Description:
     return Description("finished", f"checkpoint {it.checkpoint_id}", f"finished, with checkpoint {it.checkpoint_id}")
 
 
-@described.register
+@description_of.register
 def _(it: RunStopped) -> Description:
     if it.savepoint is not None:
         drained = ", drained" if it.savepoint is Stop.DRAIN else ""
@@ -87,18 +87,18 @@ def _(it: RunStopped) -> Description:
     return Description("stopped", where, f"stopped {where}")
 
 
-@described.register
+@description_of.register
 def _(it: RunPaused) -> Description:
     return Description("paused", f"in the {it.phase} phase", f"paused, in the {it.phase} phase")
 
 
-@described.register
+@description_of.register
 def _(it: RunResumed) -> Description:
     after = f"after {it.paused_ms / 1000:.1f} s"
     return Description("resumed", after, f"goes on, {after}")
 
 
-@described.register
+@description_of.register
 def _(it: RunFailed) -> Description:
     detail = f"{type(it.error).__name__}: {what_happened(it.error)}"
     return Description("failed", detail, f"failed: {detail}")

@@ -33,7 +33,7 @@ from .events.facts import (
     RunFailed,
     WholeResultObserved,
 )
-from .fact_descriptions import described
+from .fact_descriptions import description_of
 from .lifecycle import LifecycleEvent
 from .progress import QueryProgress, timestamp
 
@@ -106,7 +106,7 @@ class RunHistory:
         elif isinstance(fact, PhaseBegan):
             with self._lock:
                 self._phases.append(fact.phase)
-        words = described(fact)
+        words = description_of(fact)
         if isinstance(fact, RunFailed):
             self._log_failure(fact.error)
         elif words is not None:

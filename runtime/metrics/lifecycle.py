@@ -1,4 +1,4 @@
-"""What ``query.lifecycle`` gives: the events of the run, read as a story, and those of its tasks, as a table."""
+"""Shows ``query.lifecycle``: the events of the run as a story, and those of its tasks as a table."""
 
 from __future__ import annotations
 

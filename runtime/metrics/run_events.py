@@ -1,4 +1,4 @@
-"""From what the driver tells to everybody who listens: one run's events, on their way.
+"""Sends the events of one run from the driver to everybody who listens.
 
 The driver puts a fact into a mailbox and goes on.  A thread of the run makes events of it, which go to the mailboxes of
 the listeners and of the event log; each of those has a thread of its own, so nobody waits for anybody.
@@ -25,7 +25,7 @@ from .events.events import CheckpointCompleted, InputNode, PlannedPhase, RunBega
 from .events.facts import Fact
 from .events.mailbox import Mailbox
 from .events.run_listener import LISTENERS, Listeners, is_routine
-from .translation import Translator
+from .translation import EventTranslator
 
 if TYPE_CHECKING:
     from ..spec import JobSpec, StageSpec
@@ -65,7 +65,7 @@ class RunEvents:
     ) -> None:
         self._drain_s = drain_s
         self._job, self.run_id, self._heard_by, self._now_ms = job, run_id, heard_by, now_ms
-        self._translator: Translator | None = None
+        self._translator: EventTranslator | None = None
         self._facts: Mailbox[tuple[int, Fact]] = Mailbox(
             f"events-{run_id[:8]}", self._translate, lambda told: isinstance(told[1], _ROUTINE_FACTS)
         )
@@ -88,7 +88,7 @@ class RunEvents:
             location: the location as the user gave it; None: it is a temporary one.
             log: where events are to be written, unless the job's options say not to; None: nowhere.
         """
-        self._translator = Translator(query_id, self.run_id, self._job.name)
+        self._translator = EventTranslator(query_id, self.run_id, self._job.name)
         began = self._began(self._translator.common(self._now_ms()), generation, location)
         settings = self._job.settings
         if log is not None and settings.event_log_enabled:

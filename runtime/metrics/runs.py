@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from .descriptions import described
+from .descriptions import description_of
 from .events.events import (
     BacklogProgressed,
     CheckpointCompleted,
@@ -194,7 +194,7 @@ def in_words(event: RunEvent) -> tuple[str, str] | None:
             return "checkpoint-failed", f"{event.checkpoint_id} ({event.trigger}): {event.error}; {goes_on}"
         case RunEnded():
             return event.how, _ending(event)
-    words = described(event)
+    words = description_of(event)
     return None if words is None else (words.event, words.detail)
 
 

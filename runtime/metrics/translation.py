@@ -16,7 +16,7 @@ from ..protocols.lifecycle.events import Stop
 from ..tasks.report import ShardReport
 from .epoch import durations_ms, lag_by_partition, totals
 from .events import events, facts
-from .fact_descriptions import described
+from .fact_descriptions import description_of
 from .progress import plain
 
 #: How many of an epoch's slowest shards are told of.
@@ -24,7 +24,7 @@ _SLOWEST = 5
 
 
 @dataclass
-class Translator:
+class EventTranslator:
     """Makes events of the facts of one run; called with one after the other.
 
     Args:
@@ -80,7 +80,7 @@ class Translator:
             case facts.RunFailed():
                 self.how = "failed"
             case _:
-                words = described(fact)
+                words = description_of(fact)
                 if words is not None:
                     yield events.Noted(**common, what=words.event, text=words.detail)
 

@@ -91,7 +91,7 @@ def history_pass(job: JobSpec, location: str) -> tuple[CheckpointStore, Checkpoi
         stopping=threading.Event(),
         wake=threading.Event(),
         pause=PauseSwitch(lambda: None),
-        desk=SavepointQueue(lambda request: None),
+        savepoints=SavepointQueue(lambda request: None),
         commits=CommitQueue(),
         live=None,
         live_start=LiveStart(job, store, location, None, listener),

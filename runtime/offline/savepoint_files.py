@@ -1,4 +1,4 @@
-"""What of a savepoint that is written offline lies where: new files are there already, others are copied, checked."""
+"""Collects the files of a savepoint that is written offline: new ones in place, others copied and checked."""
 
 from __future__ import annotations
 

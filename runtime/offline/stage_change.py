@@ -1,4 +1,4 @@
-"""What becomes of one stage's state: collected, then done by one Spark job with a task for each shard."""
+"""Changes one stage's state offline: collects the changes, then applies them in one Spark job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users give for a stage's state, checked and brought into the one form that the task takes.
+"""Checks the frames that users give for a stage's state, and brings them into the form that the task takes.
 
 A frame may look as :mod:`..state_reader` shows the state, with structs ``key``, ``value`` and so on, or have the key's
 and the value's fields as columns of their own.  Nothing is guessed: a column that is missing, unknown or of another

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ...errors import CheckpointError, OptionError, PlanError, SetupError, StateSchemaError, UnknownStateError
 from ...state.keys.layout import TIMER_KINDS, TimerKind
-from ...state.keys.registry import StateRegistry, schema_from_json
+from ...state.keys.registry import StateRegistry
 from ..checkpoints.layout import empty_stage
 from ..checkpoints.metadata import CheckpointMetadata, OperatorState, StateLayout
 from ..checkpoints.savepoints.folder import SavepointFolder
@@ -371,19 +371,8 @@ class StateWriter:
         )
 
     def _shards(self, base: CheckpointStore, metadata: CheckpointMetadata, stored: OperatorState) -> Shards:
-        layout = _layout(stored)
-        return Shards(
-            filesystem=base.filesystem,
-            location=base.location,
-            checkpoint_id=metadata.checkpoint_id,
-            uid=stored.uid,
-            manifests=tuple(shard.load() for shard in stored.shards),
-            key_schema=schema_from_json(layout.key_schema),
-            key_labels=tuple(layout.key_labels),
-            local_dir=self._spark.conf.get("spark.mixedmode.state.local-dir", None),
-            now_ms=round(time.time() * 1000),
-            visited=tuple(range(len(stored.shards))),
-        )
+        local_dir = self._spark.conf.get("spark.mixedmode.state.local-dir", None)
+        return Shards.of(base, metadata.checkpoint_id, stored, _layout(stored), local_dir)
 
 
 def _checked_mode(mode: Any) -> Mode:

@@ -1,4 +1,4 @@
-"""Which rows an operator takes, and how far event time has come: each rule once, for Arrow and for Spark.
+"""Admits rows to an operator and measures their event time: each rule once, for Arrow and for Spark.
 
 The tasks decide with Arrow, where the rows are; to hand late rows out, Spark is asked for the same rows of the epoch's
 input.  So the two forms of a rule stand beside each other here.

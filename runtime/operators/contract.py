@@ -1,4 +1,4 @@
-"""All that a shard task and an operator know of each other: one epoch, one shard, one contract."""
+"""Defines the contract between a shard task and an operator: one epoch, one shard."""
 
 from __future__ import annotations
 

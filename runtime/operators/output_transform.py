@@ -1,4 +1,4 @@
-"""What follows the last keyed stage without state: it is done to the stage's rows inside the stage's own Spark job.
+"""Describes the output transform: stateless operations on a stage's rows, within the stage's own Spark job.
 
 Rows are staged behind it, so it is done once: a function that answers differently the next time cannot change what a
 checkpoint holds.  What moves rows between tasks (a join with a static frame that is not broadcast) cannot be part of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class OutputColumn:
+class TransformedColumn:
     """What an output column is made of."""
 
     #: Its expression, with ``{0}``, ``{1}``… for the columns below; empty: it is that one column.
@@ -53,7 +53,7 @@ class OutputTransform:
     #: Columns of what is staged.
     schema: StructType
     #: What they are made of; None: it cannot be told.
-    columns: tuple[OutputColumn, ...] | None
+    columns: tuple[TransformedColumn, ...] | None
     #: The steps, done to an empty frame.
     template: DataFrame
     #: Whether Python code of the user's is among them.

@@ -1,4 +1,4 @@
-"""When a live input counts as being in backlog because its watermark lags.  Sans-IO.
+"""Decides when a live input counts as in backlog because its watermark lags.  Sans-IO.
 
 The rule is FLIP-328's: in backlog while the lag is greater than the threshold.  Alone it has two faults.  An input
 whose records are simply old (a replay, a device with a wrong clock, or one that has gone quiet) would be in backlog for

@@ -1,4 +1,4 @@
-"""When checkpoints are taken: the periodic trigger, the pause during backlog, the immediate ones.  Sans-IO.
+"""Decides when checkpoints are taken: periodic, paused during backlog, immediate.  Sans-IO.
 
 Rules of FLIP-309 and FLIP-327:
 

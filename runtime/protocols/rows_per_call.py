@@ -1,4 +1,4 @@
-"""How the rows of one key are cut into calls of a function in a backlog (``execution.backlog.rows-per-call``)."""
+"""Defines how a key's rows are cut into calls in a backlog (``execution.backlog.rows-per-call``)."""
 
 from __future__ import annotations
 

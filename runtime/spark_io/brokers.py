@@ -1,4 +1,4 @@
-"""Whether anybody listens at the addresses of a Kafka cluster: a client would look for a minute, and name nobody."""
+"""Checks that the addresses of a Kafka cluster answer: a client would try for a minute and name none of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a row stands in the files or partitions of Kafka that a frame reads, as two numbers.
+"""Numbers rows by their place in the files or Kafka partitions that a frame reads.
 
 Spark knows of each row of a file scan the file, its modification time and the row's place (``_metadata``), but hands
 that on only if the frame asks for it where it reads.  So the columns are added to the scan of a resolved plan, and to

@@ -1,4 +1,4 @@
-"""Whether the workers and Spark see a location as the driver does: asked by ``start()``, with one small Spark job.
+"""Checks at ``start()``, by one small Spark job, that the workers and Spark see a location as the driver does.
 
 Everything is written by tasks, so a folder that only the driver can reach would end the query after its first rows, or
 worse, take them to another machine's disk.  A file passes from the driver to a task and back, through pyarrow, and the

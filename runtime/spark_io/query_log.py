@@ -1,4 +1,4 @@
-"""How Spark writes the log of a streaming query: offsets before each micro-batch, a commit behind it.
+"""Speeds up how Spark writes the log of a streaming query: offsets before, a commit after each micro-batch.
 
 Either way a file is written under another name and renamed.  By default Spark does it by an interface of Hadoop's that,
 without Hadoop's native library, starts some thirty processes (``chmod``, ``readlink``) for each micro-batch on a local

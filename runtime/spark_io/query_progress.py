@@ -1,4 +1,4 @@
-"""What Spark's progress records say of a query's micro-batches, in few calls to the JVM.
+"""Reads Spark's progress records of a query's micro-batches in few calls to the JVM.
 
 PySpark asks for each entry of a record by itself, which takes some eighty calls, and does so for whoever only wants to
 know which micro-batch it is about.

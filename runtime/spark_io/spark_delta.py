@@ -1,4 +1,4 @@
-"""What a Delta table says of itself, asked of a frame that reads it: its versions are positions.
+"""Asks a Delta table for its versions, which are positions, through a frame that reads it.
 
 The classes are Delta's own and no public API; the public one computes a table's size before it says anything.
 """

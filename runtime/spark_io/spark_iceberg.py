@@ -1,4 +1,4 @@
-"""What an Iceberg table says of itself: its snapshots are positions, and remember who made them.
+"""Asks an Iceberg table for its snapshots, which are positions and remember who made them.
 
 They are asked for by the tables of metadata that Iceberg has for every table.
 """

@@ -1,4 +1,4 @@
-"""What a Kafka cluster says of topics, asked by the clients that Spark's connector brings along."""
+"""Asks a Kafka cluster about topics, through the clients that Spark's connector brings along."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a frame reads, source by source; the options of a source are not public API."""
+"""Finds what a frame reads, source by source; the options of a source are not public API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the folders that a job was given can be used, asked before it starts and without leaving anything there.
+"""Checks that a job's folders can be used, before it starts and without leaving anything there.
 
 A folder that is a file, or that nobody may write to, would otherwise end the query when its first file is written: for
 an output after the whole backlog.

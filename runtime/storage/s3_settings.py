@@ -1,4 +1,4 @@
-"""How a bucket of S3 is reached: what Hadoop's settings, the driver's environment and a URI say of it together.
+"""Resolves how an S3 bucket is reached, from Hadoop's settings, the driver's environment and the URI.
 
 ``spark.hadoop.fs.s3a.*`` is the one place for endpoint and credentials: Hadoop reads it in the JVM, and here it is read
 once more, that of a single bucket (``fs.s3a.bucket.<bucket>.*``) before the general one.  What it leaves open comes

@@ -1,4 +1,4 @@
-"""How things look in a notebook's cell: small pieces of HTML that are right in light and in dark.
+"""Renders small pieces of HTML for a notebook's cells, right in light and in dark.
 
 Whatever a job is called or holds is text, and stays text.  Colours are the notebook's own; nothing is loaded.
 """

@@ -1,4 +1,4 @@
-"""Which code an object is made of, as a digest: the same digest computes the same."""
+"""Computes a digest of an object's code: the same digest computes the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a query tells about itself: progress records with Spark's field names plus ours, and live backlog counts."""
+"""Reports the progress of a sorted pass from its tasks: a small file per attempt, which the driver sums up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a shard's task reports to the driver, and how it travels."""
+"""Defines the report of a shard's task to the driver, and how it travels."""
 
 from __future__ import annotations
 

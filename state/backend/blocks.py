@@ -1,4 +1,4 @@
-"""Many keys at once, and what becomes of their cells: columns where :mod:`.keyed` has one key and one cell."""
+"""Represents many keys at once with changes of their cells, where :mod:`.keyed` has one key and one cell."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _CLASSES: dict[str, type[Any]] = {"value": ValueState, "list": ListState, "map":
 Ident = tuple[int, bytes]
 
 
-class KeyCells:
+class StoredKeyCells:
     """The cells of one key, in stored order; what a state variable reads from.  Nothing can be written."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class ShardView:
 
         With a TTL, value and element are ``(value, ms at which it expires)``.
         """
-        holder = KeyCells()
+        holder = StoredKeyCells()
         variable = _CLASSES[descriptor.kind](holder, descriptor, self.now_ms, with_expiry=True)
         for key, cells in self.cells(descriptor.slot):
             holder.cells = cells

@@ -1,4 +1,4 @@
-"""What both backends share about timers: the index changes of a key group, and reads of the stored index.
+"""Keeps the timer index of a key group: its changes, and reads of the stored index, for both backends.
 
 Invariant: a timer's cell and its index entry are written and deleted together, in the same file.
 """

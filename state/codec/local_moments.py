@@ -1,4 +1,4 @@
-"""Naive local datetimes and microseconds since the epoch, one value at a time, fast.
+"""Converts naive local datetimes to microseconds since the epoch and back, single values and whole columns, fast.
 
 What :func:`~.conversions.local_micros` and :func:`~.conversions.micros_local` say, which ask the C library about each
 value.  A zone's offset rarely changes, so it is asked for once per hour that occurs.
@@ -6,8 +6,11 @@ value.  A zone's offset rarely changes, so it is asked for once per hour that oc
 
 from __future__ import annotations
 
+import time
 from datetime import datetime, timedelta
 from typing import Any
+
+import numpy as np
 
 from .conversions import local_micros, micros_local, wall_micros
 
@@ -45,6 +48,18 @@ class LocalMoments:
         offset = self._to_wall[hour] if hour in self._to_wall else self._ask_utc(hour)
         return micros_local(micros) if offset is None else _EPOCH + timedelta(0, 0, micros + offset)
 
+    def naive_column(self, micros: np.ndarray) -> list[datetime]:
+        """As :meth:`naive`, for many at once."""
+        hours, places = np.unique(micros // _HOUR_US, return_inverse=True)
+        offsets = [self._to_wall[hour] if hour in self._to_wall else self._ask_utc(hour) for hour in hours.tolist()]
+        known = np.array([offset or 0 for offset in offsets], dtype=np.int64)
+        values: list[datetime] = (micros + known[places]).astype("datetime64[us]").tolist()
+        if None in offsets:
+            unknown = np.array([offset is None for offset in offsets])
+            for index in np.flatnonzero(unknown[places]).tolist():
+                values[index] = micros_local(int(micros[index]))
+        return values
+
     def _ask_wall(self, hour: int) -> int | None:
         try:
             ends = [_EPOCH + timedelta(0, 0, us) for us in (hour * _HOUR_US, (hour + 1) * _HOUR_US - 1)]
@@ -62,6 +77,11 @@ class LocalMoments:
         first, last = [wall_micros(end) - us for end, us in zip(ends, instants, strict=True)]
         once = first == last and not (ends[0].fold or ends[1].fold)
         return _kept(self._to_wall, hour, first if once else None)
+
+
+def local_zone_is_utc() -> bool:
+    """True if naive local datetimes equal UTC ones on this machine, now and in the past."""
+    return time.timezone == 0 and not time.daylight and set(time.tzname) <= {"UTC", "GMT", "Etc/UTC"}
 
 
 def _kept(offsets: dict[int, int | None], hour: int, offset: int | None) -> int | None:

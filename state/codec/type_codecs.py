@@ -1,4 +1,4 @@
-"""How each type travels in a state value: the conversions to what MessagePack can hold, and back."""
+"""Converts each type of a state value to what MessagePack can hold, and back."""
 
 from __future__ import annotations
 

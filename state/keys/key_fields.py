@@ -1,4 +1,4 @@
-"""How one column of a key becomes bytes whose order is Spark's ``ORDER BY column ASC NULLS FIRST``.
+"""Encodes one column of a key as bytes whose order is Spark's ``ORDER BY column ASC NULLS FIRST``.
 
 Every value starts with a marker: 0x00 null, 0x01 value.  Numbers, dates and times follow as an unsigned big-endian
 number of fixed width (a null is padded with zeros, so that a column of numbers has one width and can be coded as a

@@ -1,4 +1,4 @@
-"""Where everything lies in a shard's key space; part of the on-disk contract.
+"""Defines the key space of a shard's state; part of the on-disk contract.
 
 One column family, raw bytes, in this order::
 

@@ -1,4 +1,4 @@
-"""Where a job begins: ``mixedmode.read``."""
+"""Creates a job's rows from a history and a live frame: ``mixedmode.read``."""
 
 from __future__ import annotations
 

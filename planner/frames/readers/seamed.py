@@ -1,4 +1,4 @@
-"""What the readers have in common that bring a source as history and live at once, with the seam between them."""
+"""Builds history and live input of one source with the seam between them: the base of the readers."""
 
 from __future__ import annotations
 

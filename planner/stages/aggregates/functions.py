@@ -1,4 +1,4 @@
-"""Which aggregate functions are supported, and the partial columns, buffers and results that they turn into.
+"""Lists the supported aggregate functions, with their partial columns, buffers and results.
 
 Reads Spark's analyzed expressions through the gateway.  Each function becomes partial aggregates in SQL over the
 input's columns, which Spark computes per epoch, and a buffer that merges them across epochs.

@@ -1,4 +1,4 @@
-"""What rows are grouped by: plain keys, or grouping sets of them; as it was given, and for Spark's analyzer."""
+"""Describes the keys of a ``groupBy``: plain ones, or grouping sets; as given, and for Spark's analyzer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What planned aggregate functions are made of: their calls in SQL, the partial columns they share, their results."""
+"""Describes planned aggregate functions: their calls in SQL, the partial columns they share, their results."""
 
 from __future__ import annotations
 

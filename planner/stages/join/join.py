@@ -25,7 +25,7 @@ from ...inputs.schemas import check_key_type
 from ...inputs.sides import Side, united_sides
 from ..stage import KeyedStage, StageInput
 from .condition import AnalysedSides, JoinCondition
-from .output import JoinOutput, join_output
+from .output import PlannedJoinOutput, join_output
 
 _KINDS: dict[str, How] = {
     "INNER": "inner",
@@ -66,7 +66,7 @@ def plan_join(left: StageInput, right: StageInput, on: Any, how: str | None) -> 
 
     delay_us = plan.output_delay_us
 
-    def stage_of(output: JoinOutput, bare: KeyedStage | None) -> KeyedStage:
+    def stage_of(output: PlannedJoinOutput, bare: KeyedStage | None) -> KeyedStage:
         def build(uid: str, output_mode: str, settings: Settings) -> KeyedOperator:
             condition.check_output_mode(output_mode)
             return JoinOperator(

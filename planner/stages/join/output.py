@@ -1,4 +1,4 @@
-"""What a join of two streams gives: Spark's own columns of the same join, and how they are found behind the stage.
+"""Plans the output of a stream-stream join: Spark's own columns of the same join, found behind the stage.
 
 The stage's rows are files, whose columns have one name each, and no frame.  A join's may have the same name twice, and
 be called by their frames' (``a.k``): what follows the stage sees them so.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class JoinOutput:
+class PlannedJoinOutput:
     """The columns of a join."""
 
     #: As the stage gives them.
@@ -52,13 +52,13 @@ class JoinOutput:
     hidden: int = 0
 
     @property
-    def bare(self) -> JoinOutput:
+    def bare(self) -> PlannedJoinOutput:
         """The same without these."""
         count = len(self.sources) - self.hidden
         return replace(self, schema=StructType(self.schema.fields[:count]), sources=self.sources[:count], hidden=0)
 
 
-def join_output(condition: JoinCondition, joined: DataFrame, how: str, *, keeps_time: bool) -> JoinOutput:
+def join_output(condition: JoinCondition, joined: DataFrame, how: str, *, keeps_time: bool) -> PlannedJoinOutput:
     """The columns of a join.
 
     Args:
@@ -92,7 +92,7 @@ def join_output(condition: JoinCondition, joined: DataFrame, how: str, *, keeps_
         fields.append(StructField(f"__j{len(names) + place}", given.dataType, True))
     sources = (*sources, *((side_column(*at),) for _, at in more))
     schema = StructType(fields)
-    output = JoinOutput(schema, sources, event_time, label, keys, None, ColumnsOfSides(condition.frames.known))
+    output = PlannedJoinOutput(schema, sources, event_time, label, keys, None, ColumnsOfSides(condition.frames.known))
     by_id = [_place(condition, expression) for expression in condition.join.outputs]
     qualifiers = [qualifier_of(one) for one in attributes]
     if names == shown and not any(qualifiers) and not more:

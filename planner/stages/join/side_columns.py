@@ -1,4 +1,4 @@
-"""Which columns of a join's rows are those of the frames that were joined: ``a["k"]`` and ``b["k"]`` behind it.
+"""Maps columns of the joined frames to columns of the join: ``a["k"]`` and ``b["k"]`` behind it.
 
 As in Spark a column that was taken from a frame is that of the frame's side, wherever it is in the result: beside
 another of its name, or, behind a USING join, hidden by the one that stands for both.

@@ -1,6 +1,6 @@
-"""How Spark calls us with a micro-batch.
+"""Replaces PySpark's callback for ``foreachBatch`` by one that costs fewer calls to the JVM.
 
-PySpark wraps the query's session anew for each of them, which is some six calls to the JVM; it is the same one as long
+PySpark wraps the query's session anew for each call, which is some six calls to the JVM; it is the same one as long
 as the query runs.
 """
 

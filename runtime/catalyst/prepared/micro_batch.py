@@ -1,4 +1,4 @@
-"""What is known, without asking the JVM, while Spark hands over a micro-batch, and of the frames that it hands over.
+"""Keeps what is known, without asking the JVM, of the micro-batch that Spark hands over and of its frames.
 
 Spark calls ``foreachBatch`` on the thread of its query, within the query's SQL execution.  PySpark's calls from there
 come back on that very thread.  So what runs in there has the settings of the query's session in its tasks and as the

@@ -1,4 +1,4 @@
-"""How far a time zone's clock is from UTC, as Spark's arithmetic of timestamps takes it."""
+"""Computes a time zone's offset from UTC as Spark's arithmetic of timestamps takes it."""
 
 from __future__ import annotations
 

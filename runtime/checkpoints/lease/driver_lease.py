@@ -29,7 +29,7 @@ __all__ = ["DriverLease", "Holder", "LeaseClock", "LocationLost", "holder_of"]
 logger = logging.getLogger(__name__)
 
 EXPIRY_MS, HEARTBEAT_MS = 30_000, 5_000
-#: Longest nap of a newcomer between two looks at the counters.
+#: Longest wait of a newcomer between two looks at the counters.
 _NAP_MS = 1000
 #: Longest pause before two newcomers that met try again.
 _JITTER_MS = 200

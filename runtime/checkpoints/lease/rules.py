@@ -1,4 +1,4 @@
-"""When a location may be taken over, and how long its holder may act: the rules, without a disk or a clock.
+"""Decides when a location may be taken over and how long its holder may act, without disk and clock.
 
 Pids of one host decide at once.  Of all other holders only their counters are seen, so:
 

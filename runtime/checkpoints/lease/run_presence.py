@@ -1,4 +1,4 @@
-"""Whether somebody runs on a checkpoint location, told by one look from outside."""
+"""Tells from outside, by one look, whether a driver runs on a checkpoint location."""
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ that nobody else can take.
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 
 from ....errors import CheckpointError, QueryError
 from ...protocols.lifecycle.events import Stop
+from ...support.request_queue import RequestQueue
 
 
 @dataclass(eq=False)
@@ -35,8 +35,22 @@ class SavepointRequest:
     def __str__(self) -> str:
         return "savepoint" if self.stop is None else f"stop-with-savepoint {self.stop.value}"
 
+    def refusal(self, reason: str) -> QueryError:
+        """Says that it cannot be taken."""
+        return QueryError(f"no {self} can be taken: {reason}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
 
-class SavepointQueue:
+    def refuse(self, reason: str) -> None:
+        """Raise QueryError: it cannot be taken."""
+        raise self.refusal(reason)
+
+    def fail(self, reason: str) -> None:
+        """Answer that it will not be done."""
+        self.answer.set_exception(
+            QueryError(f"the {self} was not taken: {reason}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
+        )
+
+
+class SavepointQueue(RequestQueue[SavepointRequest]):
     """The open requests, in order; thread-safe.
 
     Args:
@@ -44,28 +58,14 @@ class SavepointQueue:
     """
 
     def __init__(self, take_place: Callable[[SavepointRequest], None] = lambda request: None) -> None:
+        super().__init__()
         self._take_place = take_place
-        self._lock = threading.Lock()
-        self._open: list[SavepointRequest] = []
-        #: Why no request is taken (any more); None: they are taken.
-        self._closed: str | None = None
         self._stop_was_taken = False
 
-    def ask(self, request: SavepointRequest) -> None:
-        """Hand a request in.
-
-        Raises:
-            QueryError: the run has ended, or is being stopped by another request.
-        """
-        with self._lock:
-            if self._closed is not None:
-                raise QueryError(f"no {request} can be taken: {self._closed}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
-            if request.stop is not None and any(other.stop is not None for other in self._open):
-                raise QueryError(
-                    f"no {request} can be taken: another stop-with-savepoint is under way",
-                    code="MIXEDMODE_SAVEPOINT_NOT_TAKEN",
-                )
-            self._open.append(request)
+    def _objection(self, request: SavepointRequest) -> str | None:
+        if request.stop is not None and any(other.stop is not None for other in self._open):
+            return "another stop-with-savepoint is under way"
+        return None
 
     def ready_stop(self) -> SavepointRequest | None:
         """The request that is to end the job, from here on with a place of its own; None: there is none.
@@ -81,11 +81,7 @@ class SavepointQueue:
                 self._take_place(request)
             except CheckpointError as error:
                 self._open.remove(request)
-                request.answer.set_exception(
-                    QueryError(
-                        f"the {request} was not taken: {error}; the query goes on", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN"
-                    )
-                )
+                request.fail(f"{error}; the query goes on")
                 return None
             request.has_place = True
             return request
@@ -95,16 +91,9 @@ class SavepointQueue:
         """Whether a request that ends the job is open, or being served."""
         return self._stop_was_taken or self.ready_stop() is not None
 
-    @property
-    def is_empty(self) -> bool:
-        return not self._open
-
     def take_plain(self) -> list[SavepointRequest]:
         """The requests that do not end the job; they are the caller's to answer."""
-        with self._lock:
-            taken = [request for request in self._open if request.stop is None]
-            self._open = [request for request in self._open if request.stop is not None]
-        return taken
+        return self.take(lambda request: request.stop is None)
 
     def take_stop(self) -> SavepointRequest | None:
         """The request that ends the job; it is the caller's to answer, and no other is taken."""
@@ -119,19 +108,5 @@ class SavepointQueue:
 
     def refuse_those_that_do_not_wait(self, reason: str) -> None:
         """Answer with an error what cannot be done now and does not want to wait."""
-        with self._lock:
-            refused = [request for request in self._open if not request.wait]
-            self._open = [request for request in self._open if request.wait]
-        for request in refused:
-            request.answer.set_exception(
-                QueryError(f"no {request} can be taken: {reason}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
-            )
-
-    def close(self, reason: str) -> None:
-        """The run has ended: whatever is open will not be done."""
-        with self._lock:
-            left, self._open, self._closed = self._open, [], reason
-        for request in left:
-            request.answer.set_exception(
-                QueryError(f"the {request} was not taken: {reason}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
-            )
+        for request in self.take(lambda request: not request.wait):
+            request.answer.set_exception(request.refusal(reason))

@@ -1,4 +1,4 @@
-"""What a savepoint is on disk: one folder that needs nothing outside of it and may be moved, renamed or copied.
+"""Reads a savepoint: one folder that needs nothing outside of it and may be moved, renamed or copied.
 
 ::
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ....errors import OptionError
@@ -102,19 +103,52 @@ def make_sink(
             transactional=transactional,
             deliveries=given,
         )
-    if format == "parquet":
-        if not path:
-            raise OptionError(
-                'format "parquet" needs a path: .option("path", …) or .start(path)', code="MIXEDMODE_LOCATION_MISSING"
-            )
-        return ParquetSink(schema, path, partition_by)
-    if format == "memory":
-        if not query_name:
-            raise OptionError('format "memory" needs a name for its table: .queryName(…)')
-        return MemorySink(schema, query_name, given)
-    if format == "console":
-        return _console(schema, options, given)
-    return NoopSink(schema, given)
+    return _OURS[format](_Asked(schema, path, options, query_name, partition_by, given))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a sink of ours is made of."""
+
+    schema: StructType
+    path: str | None
+    options: Mapping[str, str]
+    query_name: str | None
+    partition_by: Sequence[str]
+    deliveries: Deliveries
+
+
+def _parquet(asked: _Asked) -> ParquetSink:
+    if not asked.path:
+        raise OptionError(
+            'format "parquet" needs a path: .option("path", …) or .start(path)', code="MIXEDMODE_LOCATION_MISSING"
+        )
+    return ParquetSink(asked.schema, asked.path, asked.partition_by)
+
+
+def _memory(asked: _Asked) -> MemorySink:
+    if not asked.query_name:
+        raise OptionError('format "memory" needs a name for its table: .queryName(…)')
+    return MemorySink(asked.schema, asked.query_name, asked.deliveries)
+
+
+def _console(asked: _Asked) -> ConsoleSink:
+    given = {name.lower(): text for name, text in asked.options.items()}
+    rows, truncate = given.get("numrows", "20"), given.get("truncate", "true").lower()
+    if not rows.isdecimal():
+        raise OptionError(f"option numRows = {rows!r} of format console is not allowed; allowed: 0, 1, 2, …")
+    if truncate not in ("true", "false"):
+        raise OptionError(f"option truncate = {truncate!r} of format console is not allowed; allowed: true, false")
+    return ConsoleSink(asked.schema, int(rows), truncate == "true", asked.deliveries)
+
+
+#: The formats that are ours (:mod:`.formats`), and what makes their sinks.
+_OURS: dict[str, Callable[[_Asked], Sink]] = {
+    "parquet": _parquet,
+    "memory": _memory,
+    "console": _console,
+    "noop": lambda asked: NoopSink(asked.schema, asked.deliveries),
+}
 
 
 def check_guarantee(sink: Sink, wanted: Guarantee | None) -> None:
@@ -147,16 +181,6 @@ def _check_new(order_column: str, schema: StructType) -> None:
             f"execution.sink.order-column = {order_column!r} is a column of the output already; its columns are"
             f" {', '.join(names)}; allowed: any other name"
         )
-
-
-def _console(schema: StructType, options: Mapping[str, str], deliveries: Deliveries) -> ConsoleSink:
-    given = {name.lower(): text for name, text in options.items()}
-    rows, truncate = given.get("numrows", "20"), given.get("truncate", "true").lower()
-    if not rows.isdecimal():
-        raise OptionError(f"option numRows = {rows!r} of format console is not allowed; allowed: 0, 1, 2, …")
-    if truncate not in ("true", "false"):
-        raise OptionError(f"option truncate = {truncate!r} of format console is not allowed; allowed: true, false")
-    return ConsoleSink(schema, int(rows), truncate == "true", deliveries)
 
 
 def _check_options(name: str, options: Mapping[str, str]) -> None:

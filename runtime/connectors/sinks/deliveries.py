@@ -1,4 +1,4 @@
-"""What a delivery shows of the rows of its epochs: all of them, or the last of each key; and the order they came in.
+"""Makes a delivery of the rows of its epochs: all of them, or the last of each key, in the order they came in.
 
 Between two checkpoints a stage in ``update`` mode writes a key's row once per epoch that touched it, each in place of
 the one before.  Handed over together they would be several matches for one MERGE, and an upsert could keep any of them.

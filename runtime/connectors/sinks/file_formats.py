@@ -1,4 +1,4 @@
-"""What Spark's file formats (csv, json, orc, text, xml, avro, …) say to a write, asked before there is a row.
+"""Asks Spark's file formats (csv, json, orc, text, xml, avro, …) whether they take a write, before any row.
 
 Each format takes other types and options, and Spark looks at them when the first rows are written: here after a whole
 backlog.  So the very functions that its writer calls first are called when the job is planned; no table of types of our

@@ -1,4 +1,4 @@
-"""Whether rows can be added to a Delta or Iceberg table, asked before there is a row.
+"""Checks at ``start()`` that rows can be added to a Delta or Iceberg table.
 
 Both compare a table with what is written to it when it is written: here after a whole backlog.
 """

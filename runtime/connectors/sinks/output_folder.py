@@ -1,4 +1,4 @@
-"""What readers of an output folder would see of rows that are added to it: asked before there is a row.
+"""Checks at ``start()`` what readers of an output folder would see of rows that are added to it.
 
 A reader goes by what it finds in the folder, not by who wrote last.  A log of a stock streaming query tells it which
 files there are, and it looks at no other; of files beside ``column=value`` folders it sees one kind only.  So rows may

@@ -1,4 +1,4 @@
-"""Who has written rows to an output: a small file for each job beside the rows, in a folder that no reader looks into.
+"""Records which jobs have written to an output: a small file for each, in a folder that no reader looks into.
 
 A job that is started with a new ``checkpointLocation`` knows nothing of what it has written before.  By these files it
 finds out, before it adds all of it once more.  They are a versioned contract: ``<output>/_mixedmode/writers/<job

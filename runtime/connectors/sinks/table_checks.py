@@ -1,4 +1,4 @@
-"""Whether rows can be appended to a table of the catalog, asked before there is a row.
+"""Checks at ``start()`` that rows can be appended to a table of the catalog.
 
 Spark compares a table with what is appended to it when it is appended: here after a whole backlog.
 """

@@ -1,4 +1,4 @@
-"""How a table remembers, with the rows themselves, which transactions of a job it has: then none is shown twice.
+"""Has a table remember a job's transactions with the rows themselves, so that none is shown twice.
 
 Delta keeps the last ``txnVersion`` of each ``txnAppId`` in its log, and skips an append or overwrite whose version it
 has (https://docs.delta.io/latest/delta-streaming.html#idempotent-table-writes-in-foreachbatch).  Iceberg skips nothing,

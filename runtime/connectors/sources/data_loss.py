@@ -1,4 +1,4 @@
-"""What a live source has forgotten of that which a job was to read: retention does not wait for readers.
+"""Finds messages that a live source lost before the job read them: retention does not wait for readers.
 
 Offsets of a partition only grow, and what retention takes are the first ones.  So what is lost can be told exactly:
 from where the job stands, or a micro-batch begins, to where the partition begins now.  A partition that ends before the

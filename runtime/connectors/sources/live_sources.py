@@ -1,4 +1,4 @@
-"""What the live sources of a job are, and how each tells where it begins.
+"""Finds the live sources of a job, and how each is told where to begin.
 
 Spark asks a source for its first position when it plans the query's first micro-batch.  Some write the answer down in
 the query's checkpoint, or need not be asked; all others are asked again until that batch is committed, and one that

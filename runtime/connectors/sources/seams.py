@@ -1,7 +1,7 @@
-"""How a live input goes on from its history: what was said of it, and what can be seen.
+"""Compares the seam that a live input claims to its history with what can be seen.
 
-Only its author knows in general.  Where positions were computed from what the history holds, they are compared with
-those at which Spark's query has really begun.
+Only the job's author knows the seam in general.  Where positions were computed from what the history holds, they are
+compared with those at which Spark's query has really begun.
 """
 
 from __future__ import annotations

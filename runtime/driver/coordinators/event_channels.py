@@ -1,4 +1,4 @@
-"""What goes between coordinators and the shards of their stages, as the steps of a run see it.
+"""Gives the steps of a run one interface to the events between coordinators and shards.
 
 The runtime's own control traffic (epoch specs, watermarks, shard reports) does not come through here: one driver thread
 sends an epoch out and gets its reports back under one lock (``RunContext.turn``), so no checkpoint can come between.

@@ -1,4 +1,4 @@
-"""What the run's listener is told of an epoch: copied from the job's state, which goes on changing."""
+"""Copies what the run's listeners learn of an epoch from the job's state, which goes on changing."""
 
 from __future__ import annotations
 

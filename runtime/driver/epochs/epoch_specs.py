@@ -1,4 +1,4 @@
-"""What the tasks of an epoch must know, by where the job stands: one function for each kind of epoch."""
+"""Creates the :class:`EpochSpec` of an epoch from the job's state: one function for each kind of epoch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far the event times of each stage of a job have come, and what its watermark makes of that.
+"""Tracks the event times of each stage of a job, and its watermark.
 
 A stage's watermark is the least of its live inputs' and of what the stages before it have fired up to.
 """

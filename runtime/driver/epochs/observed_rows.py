@@ -1,4 +1,4 @@
-"""What was observed of an epoch's rows on their way, for its progress: of each ``observe()`` its metrics."""
+"""Collects the metrics of each ``observe()`` from an epoch's jobs, for its progress."""
 
 from __future__ import annotations
 

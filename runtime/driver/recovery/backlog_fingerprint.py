@@ -1,4 +1,4 @@
-"""What a backlog is made of, as one digest: two runs with the same digest compute the same shards.
+"""Computes a digest of a backlog: two runs with the same digest compute the same shards.
 
 Reusing a shard of an earlier run is right only if its rows, the operator and the layout are the same.  When that cannot
 be told (rows that are not files, Python UDFs, non-deterministic expressions, a processor typed into a notebook), there

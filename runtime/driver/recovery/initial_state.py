@@ -1,4 +1,4 @@
-"""Where a job stands before its first epoch: at the beginning of time, or at a checkpoint."""
+"""Creates a job's state before its first epoch: at the beginning of time, or at a checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens before a run: find out where the job stands, and make disk, sink and Spark's log agree with it.
+"""Recovers a job before its run: finds its checkpoint and makes disk, sink and Spark's log agree with it.
 
 Order (each step may be repeated after a crash in the middle): last complete checkpoint → re-commit its transaction →
 make the savepoint that it was taken for → rewind Spark's log → abort all other staged output → sweep state files that

@@ -6,43 +6,33 @@ query by the same rules, and is told by the query.
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Collection
 from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from ...support.request_queue import RequestQueue
 
 
-class CommitQueue:
-    """The open wishes; thread-safe.  Each is answered: True when it is done, False if the run has ended instead."""
+@dataclass(eq=False)
+class CommitRequest:
+    """Somebody waits for the output of all that is processed."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._open: list[Future[bool]] = []
-        self._closed = False
+    #: True when it is visible, False if the run has ended instead.
+    answer: Future[bool] = field(default_factory=Future)
+    #: A backlog commits nothing before its end.
+    wait: bool = True
 
-    def ask(self) -> Future[bool]:
-        """Hand a wish in."""
-        wish: Future[bool] = Future()
-        with self._lock:
-            if not self._closed:
-                self._open.append(wish)
-                return wish
-        wish.set_result(False)
-        return wish
-
-    def pending(self) -> list[Future[bool]]:
-        """The wishes that are open now."""
-        with self._lock:
-            return list(self._open)
-
-    def grant(self, wishes: list[Future[bool]]) -> None:
-        """They are done."""
-        with self._lock:
-            self._open = [wish for wish in self._open if wish not in wishes]
-        for wish in wishes:
-            wish.set_result(True)
-
-    def close(self) -> None:
+    def fail(self, reason: str) -> None:
         """The run has ended."""
-        with self._lock:
-            left, self._open, self._closed = self._open, [], True
-        for wish in left:
-            wish.set_result(False)
+        self.answer.set_result(False)
+
+    refuse = fail
+
+
+class CommitQueue(RequestQueue[CommitRequest]):
+    """The open requests; thread-safe."""
+
+    def grant(self, requests: Collection[CommitRequest]) -> None:
+        """They are done."""
+        for request in self.take(lambda request: request in requests):
+            request.answer.set_result(True)

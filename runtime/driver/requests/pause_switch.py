@@ -1,4 +1,4 @@
-"""Whether a run makes a pause: users switch it on and off, the run says when it stands still.
+"""Switches a run's pause: users turn it on and off, and the run says when it is paused.
 
 A run that stands still begins no epoch.  It has nothing pending, as far as its phase has checkpoints, keeps its state
 and its place in the sources, holds its location, and goes on where it was.  A pause is a run's: the next run begins

@@ -5,11 +5,11 @@ Invariant: every request is answered, at the latest when the run ends.  One that
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from ....errors import QueryError
+from ...support.request_queue import RequestQueue
 
 
 @dataclass(eq=False)
@@ -27,40 +27,22 @@ class RescaleRequest:
     def __str__(self) -> str:
         return f"rescale to {self.parallelism} shards" + ("" if self.stage is None else f" of stage {self.stage!r}")
 
+    def refuse(self, reason: str) -> None:
+        """Raise QueryError: it cannot be taken."""
+        raise QueryError(f"no {self} can be done: {reason}", code="MIXEDMODE_RESCALE_NOT_DONE")
+
     def fail(self, reason: str) -> None:
-        """It will not be done."""
+        """Answer that it will not be done."""
         self.answer.set_exception(QueryError(f"the {self} was not done: {reason}", code="MIXEDMODE_RESCALE_NOT_DONE"))
 
 
-class RescaleQueue:
+class RescaleQueue(RequestQueue[RescaleRequest]):
     """The requests, in order; thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._open: list[RescaleRequest] = []
+        super().__init__()
         #: The run has begun with these.
         self._begun: list[RescaleRequest] = []
-        #: Why no request is taken any more; None: they are.
-        self._closed: str | None = None
-
-    def ask(self, request: RescaleRequest) -> None:
-        """Hand a request in.
-
-        Raises:
-            QueryError: the run has ended.
-        """
-        with self._lock:
-            if self._closed is not None:
-                raise QueryError(f"no {request} can be done: {self._closed}", code="MIXEDMODE_RESCALE_NOT_DONE")
-            self._open.append(request)
-
-    def withdraw(self, request: RescaleRequest) -> bool:
-        """Take a request back; False: it is too late for that."""
-        with self._lock:
-            if request not in self._open:
-                return False
-            self._open.remove(request)
-            return True
 
     # -- the run's side ----------------------------------------------------------------------------------------------
 
@@ -95,17 +77,6 @@ class RescaleQueue:
         for request in refused:
             request.fail(reason)
 
-    def refuse_those_that_do_not_wait(self, reason: str) -> None:
-        """Answer with an error what cannot be done now and does not want to wait."""
-        with self._lock:
-            refused = [request for request in self._open if not request.wait]
-            self._open = [request for request in self._open if request.wait]
-        for request in refused:
-            request.fail(reason)
-
     def close(self, reason: str) -> None:
-        """The run has ended: whatever is open will not be done."""
-        with self._lock:
-            left, self._open, self._begun, self._closed = [*self._begun, *self._open], [], [], reason
-        for request in left:
-            request.fail(reason)
+        super().close(reason)
+        self.refuse_begun(reason)

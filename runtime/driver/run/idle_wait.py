@@ -1,4 +1,4 @@
-"""How long a run may sleep: the clock of its live phase between two looks, and its end before another checkpoint."""
+"""Limits how long a run sleeps: between two looks in its live phase, and before its end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ...connectors.sources.live_query import LiveSource, Stopped
 from ..clocks import clock_ms, now_ms
 from .running_job import RunningJob
 
-#: Longest nap.
+#: Longest wait.
 LONGEST_S = 1.0
 _SHORTEST_S = 0.01
 #: The same while something is due as soon as Spark has found that no more rows wait.
@@ -15,20 +15,20 @@ _LOOKED_FOR_S = 0.02
 _NEXT_LOOK_S = 0.1
 
 
-def nap_s(run: RunningJob, live: LiveSource | None = None) -> float:
+def idle_s(run: RunningJob, live: LiveSource | None = None) -> float:
     """Seconds until the next checkpoint, processing-time timer or step of the watermark, at most one."""
     with run.context.turn:
-        naps = [LONGEST_S]
+        waits = [LONGEST_S]
         if live is not None and not live.is_drained and run.epochs.is_due:
-            naps.append(_LOOKED_FOR_S if live.is_looking else _NEXT_LOOK_S)
+            waits.append(_LOOKED_FOR_S if live.is_looking else _NEXT_LOOK_S)
         next_checkpoint_ms = run.scheduler.next_trigger_ms(changed=run.checkpoints.has_change)
         if next_checkpoint_ms is not None:
-            naps.append((next_checkpoint_ms - clock_ms()) / 1000)
+            waits.append((next_checkpoint_ms - clock_ms()) / 1000)
         for stage in run.state.stages.values():
             for moment_ms in (stage.next_processing_timer_ms(), stage.watermark.next_step_ms(now_ms())):
                 if moment_ms is not None:
-                    naps.append((moment_ms - now_ms()) / 1000)
-    return max(_SHORTEST_S, min(naps))
+                    waits.append((moment_ms - now_ms()) / 1000)
+    return max(_SHORTEST_S, min(waits))
 
 
 def wait_until_due(run: RunningJob) -> None:
@@ -43,7 +43,7 @@ def wait_until_due(run: RunningJob) -> None:
     while (next_ms := scheduler.next_trigger_ms()) is not None and not scheduler.due(clock_ms()):
         if context.stopping.is_set():
             raise Stopped
-        if context.desk.ready_stop() is not None:
+        if context.savepoints.ready_stop() is not None:
             return  # whoever waits for it, a process that is told to end, cannot wait for long
         context.lease.check()
         context.wake.wait(max(_SHORTEST_S, min((next_ms - clock_ms()) / 1000, LONGEST_S)))

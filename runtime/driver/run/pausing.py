@@ -1,4 +1,4 @@
-"""What a run does about a pause, between two epochs.
+"""Pauses and resumes a run between two epochs.
 
 It takes a checkpoint, so that nothing is pending, and stands still: no row, timer or event is processed; savepoints are
 taken, and the location is held.  Should the checkpoint fail within what is tolerated there is no pause, and whoever has
@@ -43,7 +43,9 @@ def stands_still(run: RunningJob, ending: Ending, phase: Phase) -> bool:
 def stand_still(run: RunningJob, ending: Ending, phase: Phase) -> None:
     """Return when no pause is wanted, or the run is to end; arguments as of :func:`stands_still`."""
     context = run.context
-    while not context.stopping.is_set() and context.desk.ready_stop() is None and stands_still(run, ending, phase):
+    while (
+        not context.stopping.is_set() and context.savepoints.ready_stop() is None and stands_still(run, ending, phase)
+    ):
         context.lease.check()
         run.events.check()
         context.wake.wait(_LOOK_EVERY_S)

@@ -1,4 +1,4 @@
-"""What a run does in each phase of its plan: one function per kind of phase.
+"""Runs each phase of a plan: one function per kind of phase.
 
 Each is called with the parts of the run and the phase, on the run's thread, and returns when the phase has come to its
 end, when the run is stopped, or when a savepoint that ends it was asked for.
@@ -20,7 +20,7 @@ from ..clocks import clock_ms, now_ms
 from ..epochs.epoch_specs import OBSERVED
 from ..epochs.source_rows import SourceRows
 from . import rescaling
-from .idle_wait import LONGEST_S, nap_s, wait_until_due
+from .idle_wait import LONGEST_S, idle_s, wait_until_due
 from .pausing import stand_still, stands_still
 from .running_job import RunningJob
 from .shutdown import Ending
@@ -40,7 +40,7 @@ PhaseFunction = Callable[[RunningJob, Ending, Phase], None]
 def run_backlog(run: RunningJob, ending: Ending, phase: Phase) -> None:
     """History and waiting live data as sorted passes over batch keyed state."""
     job, state, context, epochs = run.job, run.state, run.context, run.epochs
-    context.desk.refuse_those_that_do_not_wait(IN_BACKLOG)
+    context.savepoints.refuse_those_that_do_not_wait(IN_BACKLOG)
     context.rescales.refuse_those_that_do_not_wait(rescaling.IN_BACKLOG)
     rows = _unread_history(run)
     final_ms, at_end = _final_watermarks(run), job.has_phase("finish")
@@ -92,7 +92,7 @@ def run_backlog(run: RunningJob, ending: Ending, phase: Phase) -> None:
 
 def run_history(run: RunningJob, ending: Ending, phase: Phase) -> None:
     """Streaming mode: the history in slices, each an epoch of its own."""
-    job, state, desk = run.job, run.state, run.context.desk
+    job, state, savepoints = run.job, run.state, run.context.savepoints
     if not job.has_history or state.sources["history"].finished:
         return
     position = state.sources["history"].position
@@ -113,7 +113,7 @@ def run_history(run: RunningJob, ending: Ending, phase: Phase) -> None:
             run.checkpoints.checkpoint_if_due()
             ending.serve(phase)
         stand_still(run, ending, phase)
-        if desk.ready_stop() is not None and not where.done:
+        if savepoints.ready_stop() is not None and not where.done:
             return
     with run.context.turn:
         ending.source_ended(phase, "history")
@@ -138,7 +138,7 @@ def run_catch_up(run: RunningJob, ending: Ending, phase: Phase) -> None:
 
     def on_batch(batch: DataFrame, batch_id: int) -> None:
         stand_still(run, ending, phase)
-        if context.desk.ready_stop() is not None:
+        if context.savepoints.ready_stop() is not None:
             raise Stopped
         if batch_id > state.batch_id:
             take(batch, batch_id)
@@ -146,7 +146,7 @@ def run_catch_up(run: RunningJob, ending: Ending, phase: Phase) -> None:
     if (landed := context.live_start.landed(state)) is not None:
         with context.turn:
             take(landed, context.live_start.batch)
-        if context.desk.ready_stop() is not None:
+        if context.savepoints.ready_stop() is not None:
             return
     context.live.drain(on_batch)
     run.offsets.tell(context.live.query)
@@ -171,7 +171,7 @@ def run_switch(run: RunningJob, ending: Ending, phase: Phase) -> None:
         if not run.job.has_phase("live"):
             # One that has failed within what is tolerated would leave the run without its output.
             while not run.checkpoints.checkpoint_if_behind("switch", when_due=True):
-                if run.context.desk.ready_stop() is not None:
+                if run.context.savepoints.ready_stop() is not None:
                     return  # its checkpoint shows the output, too
                 wait_until_due(run)
 
@@ -186,8 +186,8 @@ def run_live(run: RunningJob, ending: Ending, phase: Phase) -> None:
     trigger = run.job.trigger or {"processingTime": "0 seconds"}
     query = live.start(_on_live_batch(run, ending, phase), trigger, waits=lambda: pause.is_wanted or pause.stands)
     try:
-        while query.isActive and not context.stopping.is_set() and context.desk.ready_stop() is None:
-            context.wake.wait(LONGEST_S if pause.stands else nap_s(run, live))
+        while query.isActive and not context.stopping.is_set() and context.savepoints.ready_stop() is None:
+            context.wake.wait(LONGEST_S if pause.stands else idle_s(run, live))
             context.wake.clear()
             with context.turn, live.refusing_after_failure():
                 if not context.stopping.is_set() and not live.failed:
@@ -203,9 +203,9 @@ def run_live(run: RunningJob, ending: Ending, phase: Phase) -> None:
     live.refuse()
     with context.turn:
         live.stop()
-    if live.failed or context.desk.ready_stop() is None:
+    if live.failed or context.savepoints.ready_stop() is None:
         live.raise_failure()
-    if context.desk.ready_stop() is None or context.stopping.is_set():
+    if context.savepoints.ready_stop() is None or context.stopping.is_set():
         with context.turn:
             run.checkpoints.checkpoint_if_behind("stop")
 
@@ -246,7 +246,7 @@ def _on_live_batch(run: RunningJob, ending: Ending, phase: Phase) -> OnBatch:
     state = run.state
 
     def on_batch(batch: DataFrame, batch_id: int) -> None:
-        if batch_id <= state.batch_id or run.context.desk.ready_stop() is not None:
+        if batch_id <= state.batch_id or run.context.savepoints.ready_stop() is not None:
             return
         run.checkpoints.keep_up()
         run.sources.note_lag()
@@ -284,9 +284,9 @@ def _live_step(run: RunningJob, ending: Ending, phase: Phase, live: LiveSource) 
     run.checkpoints.checkpoint_if_due()
     ending.serve(phase)
     # What users ask for is made visible; after a failure that is tolerated, with the checkpoint that is due next.
-    wishes = run.context.commits.pending()
-    if wishes and commit_now(run, phase):
-        run.context.commits.grant(wishes)
+    requests = run.context.commits.pending()
+    if requests and commit_now(run, phase):
+        run.context.commits.grant(requests)
 
 
 def _final_watermarks(run: RunningJob) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What ``start()`` looks at before a query exists: the places that a job was given, and whose they are.
+"""Checks at ``start()``, before a query exists, the places that a job was given and whose they are.
 
 Everything here is asked again by the run itself, since it may change in between; the point of asking first is that
 the caller of ``start()`` gets the error, rather than somebody who looks at ``query.exception()`` later.  Invariants: no

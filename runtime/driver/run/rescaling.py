@@ -126,8 +126,8 @@ class Rescaling:
 
     def serve(self) -> None:
         """Do what is asked for; the caller stands between two epochs."""
-        run, desk = self.run, self.run.context.rescales
-        if desk.is_idle or all(source.finished for source in run.state.sources.values()):
+        run, requests = self.run, self.run.context.rescales
+        if requests.is_idle or all(source.finished for source in run.state.sources.values()):
             return  # where no row comes any more, the job ends
         with run.context.turn:
             run.checkpoints.look()
@@ -135,13 +135,13 @@ class Rescaling:
             if self._dealt is not None:
                 self._go_on_holding()
                 return
-            shards = self._wanted(desk.begin())
+            shards = self._wanted(requests.begin())
             if not shards:
-                desk.grant()
+                requests.grant()
             elif self._is_beside():
                 return
             elif self._has_failed_beside() or not run.checkpoints.checkpoint_if_behind(RESCALE):
-                desk.refuse_begun("its checkpoint failed, and the query goes on with the shards that it has")
+                requests.refuse_begun("its checkpoint failed, and the query goes on with the shards that it has")
             else:
                 self._deal(shards)
             self._ahead = None
@@ -149,9 +149,9 @@ class Rescaling:
     def finish(self) -> None:
         """The run has come to its end: what was asked for before, and waits for a checkpoint, is done first, unless the
         run was stopped."""
-        run, desk = self.run, self.run.context.rescales
+        run, requests = self.run, self.run.context.rescales
         with run.context.turn:
-            while not (desk.is_idle or run.context.stopping.is_set()):
+            while not (requests.is_idle or run.context.stopping.is_set()):
                 self.serve()
                 if run.checkpoints.in_flight is None:
                     break  # it is answered, or cannot be done

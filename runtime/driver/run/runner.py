@@ -34,7 +34,7 @@ from ...support.clean_up import take_all
 from ...support.failpoints import failpoint
 from ..recovery.recovery import Recovered, identify, recover, refuse_more_after_the_end
 from ..recovery.takeover import begin_branch, open_outputs, remove_older_branches
-from ..requests.commit_queue import CommitQueue
+from ..requests.commit_queue import CommitQueue, CommitRequest
 from ..requests.pause_switch import PauseSwitch
 from ..requests.rescale_queue import RescaleRequest
 from .hangs import what_hangs
@@ -88,7 +88,7 @@ class JobRunner:
             turn=turn,
             stopping=stopping,
             wake=wake,
-            desk=SavepointQueue(lambda request: claim(request, store.location)),
+            savepoints=SavepointQueue(lambda request: claim(request, store.location)),
             commits=CommitQueue(),
             pause=pause,
             live=live,
@@ -194,7 +194,7 @@ class JobRunner:
             raise
         finally:
             self._thread_id = None
-            context.desk.close(why)
+            context.savepoints.close(why)
             context.pause.close(why)
             # Whatever else fails now, perhaps for the same reason, is neither why the run ends nor a reason to stay.
             steps: list[Callable[[], object]] = []
@@ -215,7 +215,7 @@ class JobRunner:
                 steps += [executor.close for executor in self._run.executors.values()]
             steps += [] if context.live is None else [context.live.close]
             take_all(*steps, context.lease.release)
-            context.commits.close()
+            context.commits.close("the run has ended")
 
     def _recovered(self, identity: JobIdentity) -> Recovered:
         """Find out where the job stands, and keep older drivers from what can be seen."""
@@ -253,7 +253,7 @@ class JobRunner:
             PHASES[phase.kind](run, ending, phase)
             if phase.serves_savepoints_at_its_end:
                 ending.serve(phase)
-            if phase.takes_savepoints and (request := context.desk.take_stop()) is not None:
+            if phase.takes_savepoints and (request := context.savepoints.take_stop()) is not None:
                 ending.stop_with_savepoint(phase, request)
                 return
         self._close_tasks()
@@ -318,7 +318,7 @@ class JobRunner:
             raise QueryError(f"no {request} can be taken: {IN_BACKLOG}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
         if request.stop is not None:
             check_writable(request.path)  # later it would cost the job's run
-        self._context.desk.ask(request)
+        self._context.savepoints.ask(request)
         self._context.wake.set()
 
     def ask_rescale(self, request: RescaleRequest) -> None:
@@ -341,9 +341,10 @@ class JobRunner:
 
     def ask_commit(self) -> Future[bool]:
         """Have all that is processed made visible; False: the run has ended instead."""
-        wish = self._context.commits.ask()
+        request = CommitRequest()
+        self._context.commits.ask(request)
         self._context.wake.set()
-        return wish
+        return request.answer
 
     def ask_pause(self) -> Future[None]:
         """Have the run stand still; answered when it does.
@@ -426,14 +427,14 @@ class JobRunner:
         """Give the location free although the run's thread has not come back, and stop the live source's query."""
         context, why = self._context, "the query was stopped, and given up"
         steps: list[Callable[[], object]] = [
-            partial(context.desk.close, why),
+            partial(context.savepoints.close, why),
             partial(context.pause.close, why),
             partial(context.rescales.close, why),
         ]
         if (live := context.live) is not None:
             live.refuse()  # whose thread may be the very one that hangs, so that nobody waits for its end
             threading.Thread(target=partial(take_all, live.stop, live.close), daemon=True).start()
-        take_all(*steps, context.lease.release, context.commits.close)
+        take_all(*steps, context.lease.release, partial(context.commits.close, why))
 
     @property
     def is_given_up(self) -> bool:

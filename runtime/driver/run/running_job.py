@@ -66,7 +66,7 @@ class RunContext:
     #: Set to have the phase's clock look again at once.
     wake: threading.Event
     #: Savepoints that users ask for.
-    desk: SavepointQueue
+    savepoints: SavepointQueue
     #: What users ask to be made visible.
     commits: CommitQueue
     #: Whether users want a pause.
@@ -97,7 +97,7 @@ class RunContext:
     def is_set(self) -> bool:
         """Whether the run is to end, for whoever waits for somebody outside: it was stopped, or has failed, or a
         savepoint ends it."""
-        return self.stopping.is_set() or self.failed.is_set() or self.desk.ends_the_job
+        return self.stopping.is_set() or self.failed.is_set() or self.savepoints.ends_the_job
 
     @property
     def tag(self) -> str:

@@ -1,4 +1,4 @@
-"""How a run ends, and its savepoints: the work of the job's lifecycle, done by those who can.
+"""Ends a run and takes its savepoints: the work that the job's lifecycle asks for.
 
 Three endings (FLIP-147): the end of input with a final checkpoint, stop-with-savepoint with drain, and without.  A run
 that is merely stopped closes as it is, after an ordinary checkpoint.
@@ -110,11 +110,11 @@ class Ending:
                 raise
             self._rescaling.settle()
             run.context.listener.on(RunFinished(state.checkpoint_id))
-            self._begin_copies([*self.run.context.desk.take_plain(), *([] if drain is None else [drain])])
+            self._begin_copies([*self.run.context.savepoints.take_plain(), *([] if drain is None else [drain])])
 
     def _drain_at_the_end(self) -> SavepointRequest | None:
         """The drain that the end of input has overtaken: its savepoint becomes the final checkpoint."""
-        pending = self.run.context.desk.take_stop()
+        pending = self.run.context.savepoints.take_stop()
         if pending is not None and pending.stop is Stop.SUSPEND:
             pending.answer.set_exception(
                 QueryError(
@@ -213,10 +213,10 @@ class Ending:
     def serve(self, phase: Phase) -> None:
         """Take the savepoints, and deal the shards, that were asked for; the caller stands between two epochs."""
         self._rescaling.serve()
-        if self.run.context.desk.is_empty:
+        if self.run.context.savepoints.is_empty:
             return
         with self.run.context.turn:
-            requests = self.run.context.desk.take_plain()
+            requests = self.run.context.savepoints.take_plain()
             if not requests:
                 return
             self._phase = phase

@@ -1,4 +1,4 @@
-"""What threads other than the run's may know of it: one immutable object, replaced as a whole."""
+"""Publishes what other threads may know of a run: one immutable object, replaced as a whole."""
 
 from __future__ import annotations
 

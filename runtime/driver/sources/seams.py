@@ -1,4 +1,4 @@
-"""Where the live inputs really begin, compared with where their histories end, and told at the switch."""
+"""Compares where live inputs begin with where their histories end, and reports it at the switch."""
 
 from __future__ import annotations
 

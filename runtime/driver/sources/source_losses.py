@@ -1,4 +1,4 @@
-"""What retention takes from a job while it runs: between a rewind and its replay, in the backlog, and live.
+"""Finds what retention takes from a running job: between a rewind and its replay, in the backlog, and live.
 
 A source that was told to go on without what it has lost (``failOnDataLoss = false``) says so nowhere but in Spark's
 log.  So its topics are asked for their first offsets before and after each of its micro-batches, without waiting for

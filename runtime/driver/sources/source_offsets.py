@@ -1,4 +1,4 @@
-"""Where each micro-batch began and ended in its sources, as Spark tells when it is done with it."""
+"""Reports where each micro-batch began and ended in its sources, as Spark tells it afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of the sources: whether each is in backlog, has ended, and how far its watermark lags."""
+"""Tracks the sources of a run: whether each is in backlog or has ended, and its watermark lag."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a running job stands between two epochs, and the frozen cut of it that a checkpoint is made of.
+"""Holds a running job's state between two epochs, and the frozen snapshot of it that a checkpoint is made of.
 
 Invariant: the state changes only between epochs, in one step, after all of the epoch's jobs have succeeded.  A failed
 epoch leaves no trace in it.

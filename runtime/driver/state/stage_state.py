@@ -1,4 +1,4 @@
-"""Where one keyed stage stands between two epochs: its shards, its watermark, its coordinator's part of a checkpoint.
+"""Holds one keyed stage's state between two epochs: its shards, its watermark, its coordinator's snapshot.
 
 Invariant: it changes only between epochs, in one step, after all of the epoch's jobs have succeeded.
 """

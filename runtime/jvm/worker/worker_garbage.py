@@ -1,4 +1,4 @@
-"""What a Python worker's garbage collector has to look at.
+"""Keeps long-lived objects of a Python worker out of its garbage collector.
 
 PySpark has a worker collect garbage of all generations after each task.  Modules and what they hold are some 80,000
 objects and never garbage, but they are looked at each time: 35 ms of a core after every task, as much as a task of a

@@ -1,4 +1,4 @@
-"""What is wrong with the workers' Python, as far as the error of a job of ours tells: the first one asks for it."""
+"""Tells from the error of a first job what is wrong with the workers' Python."""
 
 from __future__ import annotations
 

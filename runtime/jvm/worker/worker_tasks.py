@@ -1,4 +1,4 @@
-"""What a task does first in its Python worker, so that neither it nor those after it wait for what nobody needs.
+"""Prepares a Python worker at the start of a task, so that no task waits for what nobody needs.
 
 PyArrow's import of pandas, a third of a second of a core with the first value that it is given, is not among that.  Its
 C++ looks for pandas once: where it found none, it would take ``NA`` and ``NaT`` for unknown objects and cut nanoseconds

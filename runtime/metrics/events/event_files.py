@@ -1,4 +1,4 @@
-"""Where the event log of a job is: ``<checkpointLocation>/mixedmode/history``.
+"""Names the files of a job's event log, ``<checkpointLocation>/mixedmode/history``.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What a run tells the outside: frozen events of plain data, which can be sent, stored and read in another process.
+"""Defines the events of a run: frozen, plain data that can be sent, stored and read in another process.
 
 Everybody gets these same events: listeners in the job's process, the event log below the checkpoint location, and
 whoever reads that.  What the driver knows as plain data it tells as an event; the rest are facts (:mod:`.facts`), of

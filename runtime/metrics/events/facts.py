@@ -1,4 +1,4 @@
-"""What the driver tells of a run: events (:mod:`.events`), and facts that only this process can use.
+"""Defines what the driver reports beside events (:mod:`.events`): facts that only this process can use.
 
 A fact holds what the driver has at hand, such as reports of shards or an exception; events are made of it elsewhere.
 The driver says what has happened and nothing of how it is shown: words are made by those who listen.  So whatever

@@ -1,4 +1,4 @@
-"""Where things are on a chart: time from left to right, values from the bottom up."""
+"""Places values on a chart: time from left to right, values from the bottom up."""
 
 from __future__ import annotations
 

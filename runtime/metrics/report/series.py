@@ -1,4 +1,4 @@
-"""Which charts the report has, and what is in them."""
+"""Lists the charts of the report and fills them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a run is watched: a terminal, a notebook, or lines of plain text."""
+"""Shows a watched run in a terminal, in a notebook, or as lines of plain text."""
 
 from __future__ import annotations
 

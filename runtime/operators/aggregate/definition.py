@@ -1,4 +1,4 @@
-"""What an aggregation is: its keys, its partial aggregates and what is made of them, as data."""
+"""Describes an aggregation as data: its keys, its partial aggregates and its results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an aggregate is, as stored state remembers it: function, inputs, DISTINCT and FILTER; an alias is only a name.
+"""Identifies an aggregate in stored state by function, inputs, DISTINCT and FILTER; an alias is only a name.
 
 With a checkpoint's state goes a record of the output columns that it is for: the name of each, what it computes, and
 which columns of state each of its aggregates has.  A job that is started again finds its aggregates by that

@@ -1,4 +1,4 @@
-"""Which input rows an aggregate drops as late: those whose window, or whose session in this epoch, is already over.
+"""Drops late rows of an aggregate: those whose window, or whose session in this epoch, is already over.
 
 Spark's partial aggregation has made one row of many when lateness is decided, so the same rule (:mod:`..admission`) is
 put to the single rows here.  Invariant: it finds exactly the rows that :meth:`AggregateRun._admitted` counts.

@@ -1,4 +1,4 @@
-"""What is found by putting all values of a key in order: exact percentiles, and the most frequent value."""
+"""Computes aggregates that need all values of a key in order: exact percentiles and the mode."""
 
 from __future__ import annotations
 

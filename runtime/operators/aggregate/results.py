@@ -1,4 +1,4 @@
-"""From merged buffers to the values that the user asked for, in Spark's types."""
+"""Computes the results of an aggregation from merged buffers, in Spark's types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The walk over a shard's keys: those that have rows and those whose timers are due, together, in stored order.
+"""Walks over a shard's keys in stored order: those with rows and those whose timers are due, together.
 
 Invariants:
 - All rows of a key are in one :class:`Work`, every key is in exactly one, and works ascend by (key group, key).

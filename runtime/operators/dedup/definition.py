@@ -1,4 +1,4 @@
-"""What a deduplication is: its keys, the row that stays of each, and how long a key is remembered, as data."""
+"""Describes a deduplication as data: its keys, the row that stays of each, and how long a key is remembered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of several rows of one key stays, as SQL: the one with the least event time, and of those the first to arrive.
+"""Chooses, as SQL, the row of a key that stays: the least event time, and of those the first to arrive.
 
 Where nobody knows in which order rows have arrived, or the rows of a key differ in nothing but the bits of floats, it
 is the least row.

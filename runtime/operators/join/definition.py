@@ -1,4 +1,4 @@
-"""What a join of two streams is, as data: its keys and sides, its pairs, and how long rows wait for partners.
+"""Describes a stream-stream join as data: its keys and sides, its pairs, and how long rows wait.
 
 A row of one side and a row of the other are a pair if their keys are equal (a key with a null equals none), if the
 difference of their event times is within bounds, and if what else the condition says is true of them.  A row is

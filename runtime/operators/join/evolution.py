@@ -1,4 +1,4 @@
-"""What a join may do with the rows that another version of it has left waiting."""
+"""Decides what a join may do with the waiting rows of another version of it."""
 
 from __future__ import annotations
 

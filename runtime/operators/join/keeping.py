@@ -1,4 +1,4 @@
-"""What becomes state: the rows of each key that stay, in its head, and those of keys with many in chunks."""
+"""Chooses the rows that become state: in the head of their key, and for keys with many rows in chunks."""
 
 from __future__ import annotations
 

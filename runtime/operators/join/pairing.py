@@ -1,4 +1,4 @@
-"""Which rows of the two sides are within bounds of each other: many keys at once, in bounded pieces."""
+"""Finds the pairs of both sides that are within bounds of each other: many keys at once, in bounded pieces."""
 
 from __future__ import annotations
 

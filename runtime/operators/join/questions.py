@@ -1,4 +1,4 @@
-"""What Spark is asked about pairs, and how its answers come back: in one stream, with the rows.
+"""Asks Spark about pairs, and reads its answers: in one stream, with the rows.
 
 A condition beside equal keys and bounds of event times is Spark's to evaluate.  So in the same Spark task a first
 function hands the rows on, and behind those that belong together their candidates: the pairs within bounds, with the

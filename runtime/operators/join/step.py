@@ -1,4 +1,4 @@
-"""What is done with some keys at once: new rows meet stored ones and each other, and what is over goes."""
+"""Joins some keys at once: new rows meet stored ones and each other, and expired ones are removed."""
 
 from __future__ import annotations
 

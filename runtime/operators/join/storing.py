@@ -1,4 +1,4 @@
-"""How what is kept comes to the state: cells and timers of some keys, in stored order."""
+"""Writes the cells and timers of some keys to the state, in stored order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all of one execution of a join over one shard share."""
+"""Holds what all parts of one execution of a join over one shard share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a keyed stage of a user's ``StatefulProcessor`` is: its schemas, its hooks and its state variables."""
+"""Describes the keyed stage of a ``StatefulProcessor``: its schemas, its hooks and its state variables."""
 
 from __future__ import annotations
 

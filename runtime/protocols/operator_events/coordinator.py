@@ -1,4 +1,4 @@
-"""What a user writes: a coordinator, which lives in the driver as long as the query runs, and what it is given.
+"""Defines what a user writes: a coordinator, which lives in the driver as long as the query runs.
 
 The other end is the processor of ``transformWithState``.  It sends with ``handle.coordinator.send(event)``, from its
 handlers, and may define:

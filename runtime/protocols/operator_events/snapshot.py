@@ -1,4 +1,4 @@
-"""What a checkpoint holds of a coordinator and its channels, and how it is dealt to another number of shards.
+"""Defines a coordinator's part of a checkpoint, and divides it among another number of shards.
 
 - An event that waits for a shard goes to every new shard that owns a key group of it.  Events that meet in one new
   shard are put in the order in which they were sent, and one that was broadcast comes there once.

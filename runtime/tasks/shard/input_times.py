@@ -1,4 +1,4 @@
-"""How far the event times of each of a stage's inputs go, told by the tasks that have the rows anyway."""
+"""Measures how far the event times of each input of a stage go, in the tasks that have the rows anyway."""
 
 from __future__ import annotations
 

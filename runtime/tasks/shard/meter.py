@@ -1,4 +1,4 @@
-"""What an attempt of a shard task measures about itself: time by phase, bytes, and whether its state was at hand.
+"""Measures an attempt of a shard task: time by phase, bytes, and whether its state was at hand.
 
 Times of phases are exclusive: waiting for input is not counted as sorting or processing, although the operator pulls
 its rows through both.

@@ -1,4 +1,4 @@
-"""What a sorted pass of the backlog obeys: a pause comes between two shards, and those that are finished are kept."""
+"""Pauses a sorted pass of the backlog between two shards, and keeps the finished ones."""
 
 from __future__ import annotations
 

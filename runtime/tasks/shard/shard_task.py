@@ -1,4 +1,4 @@
-"""The code that runs inside a Spark task: one shard, one epoch, one attempt.
+"""Runs inside a Spark task: one shard, one epoch, one attempt.
 
 Invariants:
 - An attempt changes nothing that another attempt can see.  It reads the local copy of the shard's committed manifest

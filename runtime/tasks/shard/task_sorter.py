@@ -1,4 +1,4 @@
-"""How a task sorts its rows itself, where Spark has not."""
+"""Sorts the rows of a task where Spark has not."""
 
 from __future__ import annotations
 

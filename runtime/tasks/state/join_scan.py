@@ -1,4 +1,4 @@
-"""What waits in the state of a join: one row for each row of a side."""
+"""Reads the waiting rows of a join's state: one row for each row of a side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that a checkpoint holds of one key, found by one task on the key's shard."""
+"""Looks up everything that a checkpoint holds of one key, in one task on the key's shard."""
 
 from __future__ import annotations
 

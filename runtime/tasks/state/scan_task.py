@@ -6,6 +6,7 @@ its local copies, and nothing that is read here can be changed.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,12 +23,14 @@ from ....errors import CorruptStateError
 from ....state.backend.reader import Ident, ShardView
 from ....state.keys.keys import KeyCodec
 from ....state.keys.layout import TIMER_KINDS
-from ....state.keys.registry import StateDescriptor
+from ....state.keys.registry import StateDescriptor, schema_from_json
 from ....state.store.local_copy import LocalStateCache
 from ....state.store.local_folder import local_root
 from ....state.store.state_manifest import StateManifest
 from ...catalyst.types.arrow_types import arrow_type
+from ...checkpoints.metadata import OperatorState, StateLayout
 from ...checkpoints.savepoints.store import open_store
+from ...checkpoints.stored_checkpoints import StoredCheckpoints
 from ...operators.columnar.record_codec import RecordCodec, RecordListCodec
 from ...operators.processor.rows.row_writer import RowWriter
 
@@ -68,6 +71,37 @@ class Shards:
     visited: tuple[int, ...]
     #: Look at this key alone; None: at all.
     only: Ident | None = None
+
+    @classmethod
+    def of(
+        cls,
+        store: StoredCheckpoints,
+        checkpoint_id: int,
+        stored: OperatorState,
+        layout: StateLayout,
+        local_dir: str | None,
+    ) -> Shards:
+        """All shards of an operator.
+
+        Args:
+            store: where the checkpoint is.
+            checkpoint_id: which one.
+            stored: the operator.
+            layout: that of its state.
+            local_dir: where tasks put local copies; None: where it is usual.
+        """
+        return cls(
+            filesystem=store.filesystem,
+            location=store.location,
+            checkpoint_id=checkpoint_id,
+            uid=stored.uid,
+            manifests=tuple(shard.load() for shard in stored.shards),
+            key_schema=schema_from_json(layout.key_schema),
+            key_labels=layout.key_labels,
+            local_dir=local_dir,
+            now_ms=round(time.time() * 1000),
+            visited=tuple(range(len(stored.shards))),
+        )
 
     @contextmanager
     def opened(self, shard: int) -> Iterator[ShardView]:

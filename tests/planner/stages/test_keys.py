@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from mixedmode import PlanError
-from mixedmode.planner.inputs.inputs import Inputs, check_inputs
+from mixedmode.planner.inputs.given_inputs import check_inputs
+from mixedmode.planner.inputs.inputs import Inputs
 from mixedmode.planner.stages.keys import resolve_keys
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F

@@ -82,7 +82,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> tuple[Ending, Any, Checkpoints]:
     run.state.sources, run.state.stages = {"history": SimpleNamespace(finished=True)}, {}
     run.sources.ended = lambda name: run.scheduler.source_ended(name, clock.ms)
     run.context.rescales, run.context.wake = RescaleQueue(), Wake(clock)
-    run.context.stopping, run.context.desk = threading.Event(), SavepointQueue()
+    run.context.stopping, run.context.savepoints = threading.Event(), SavepointQueue()
     run.job.plan_json = "{}"
     run.checkpoints = Checkpoints(run, clock, failing=2)
     run.tasks.run = lambda: len(run.checkpoints.taken_ms) <= 2
@@ -141,7 +141,7 @@ def ask_after(checkpoints: Checkpoints, request: SavepointRequest, after_ms: int
     def wait(seconds: float) -> None:
         sleep(min(seconds, after_ms / 1000) if clock.ms < after_ms else seconds)
         if clock.ms == after_ms:
-            context.desk.ask(request)
+            context.savepoints.ask(request)
 
     context.wake.wait = wait
 
@@ -172,7 +172,7 @@ def test_a_drain_fails_with_its_checkpoint_at_once(made: Any) -> None:
     """It is not tried again, so nothing is waited for before it is said."""
     ending, run, checkpoints = made
     request = SavepointRequest("/savepoint", Stop.DRAIN)
-    run.context.desk.ask(request)
+    run.context.savepoints.ask(request)
     run.tasks.run = mock.Mock(side_effect=[True, QueryError("its checkpoint failed")])
     with pytest.raises(QueryError):
         ending.natural_end(mock.Mock())
@@ -190,4 +190,4 @@ def test_a_run_that_ends_at_its_switch_with_a_savepoint_leaves_the_output_to_tha
     ask_after(checkpoints, request, 700)
     run_switch(run, mock.Mock(), mock.Mock())
     assert (checkpoints.taken_ms, checkpoints.clock.ms) == ([0], 700)
-    assert run.context.desk.take_stop() is request
+    assert run.context.savepoints.take_stop() is request

@@ -144,7 +144,7 @@ def test_a_stage_that_has_finished_fires_nothing_by_the_clock(chain: Make, monke
     job.take("clock")  # the row waits in the second stage now
     job.take("live", [at(6, key="b")])
     epoch, now[0] = job.state.epoch, 1150
-    assert idle_wait.nap_s(run) == 0.05  # type: ignore[arg-type]
+    assert idle_wait.idle_s(run) == 0.05  # type: ignore[arg-type]
     job.state.stages["a"].finished = True
     now[0] = 1200
     assert job.take("clock") == [at(None, 1200)]
@@ -153,7 +153,7 @@ def test_a_stage_that_has_finished_fires_nothing_by_the_clock(chain: Make, monke
     assert (job.take("clock"), job.state.epoch) == ([], epoch + 1)
     job.epochs.streaming_epoch(job.phase, SourceRows())
     assert [epoch + 2 in executor.got for executor in job.executors.values()] == [False, False]
-    assert idle_wait.nap_s(run) == 1  # type: ignore[arg-type]
+    assert idle_wait.idle_s(run) == 1  # type: ignore[arg-type]
 
 
 def test_a_stage_fires_without_rows_of_its_own(chain: Make) -> None:

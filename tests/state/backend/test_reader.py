@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from mixedmode.state.backend.random_access import RocksDBKeyedState
-from mixedmode.state.backend.reader import KeyCells, ShardView
+from mixedmode.state.backend.reader import ShardView, StoredKeyCells
 from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.keys.keys import KeyCodec
 from mixedmode.state.keys.registry import StateRegistry
@@ -103,7 +103,7 @@ def test_what_has_expired_is_not_there(views: Any, registry: StateRegistry) -> N
 
 def test_what_is_read_cannot_be_changed() -> None:
     """The reader's cells refuse writes: a checkpoint stays what it is."""
-    cells = KeyCells()
+    cells = StoredKeyCells()
     with pytest.raises(TypeError, match="cannot be changed"):
         cells.write_cell(b"\x00", b"")
     with pytest.raises(TypeError, match="cannot be changed"):

@@ -1,4 +1,4 @@
-"""How the rows of a checkpoint are dealt to those who send them: each lane is sent by one producer, in one order.
+"""Divides the rows of a checkpoint into lanes: each is sent by one producer, in one order.
 
 A lane has whole shards: what one shard has staged, epoch by epoch, so a key's messages leave in the order in which
 they were made.  The rows of a lane are counted through, and a *position* is a number of such rows.  A small checkpoint

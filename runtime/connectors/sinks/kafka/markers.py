@@ -1,4 +1,4 @@
-"""How far a lane has been sent: a marker that a transaction commits together with its messages.
+"""Records how far a lane has been sent, in a marker that a transaction commits with its messages.
 
 It is an offset that a consumer group of ours commits, one group for each lane of a job: Kafka has both, the offset and
 the messages, or neither.  The offset is the position up to which rows are sent, its text says of which transaction.

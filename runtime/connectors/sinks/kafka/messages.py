@@ -1,4 +1,4 @@
-"""What makes a row a message for Kafka; and whether rows are any, asked before there is one.
+"""Makes Kafka messages of rows, and checks before the first row that they can be.
 
 Columns and types are those of Spark's writer, which looks when it sends the first ones.
 """

@@ -1,4 +1,4 @@
-"""How long a query that is to end waits for its output to be sent: until it is there, as long as brokers answer.
+"""Limits how long an ending query waits for its output to be sent: as long as brokers answer.
 
 What is being sent is part of a complete checkpoint, so whoever gives it up loses nothing: the next run sends it first.
 Tries go on for minutes, in Spark tasks and in calls of the client that nothing interrupts; so the sending is done by a

@@ -1,4 +1,4 @@
-"""Whether brokers take what the sink will send: asked by ``start()``, before there is a row.
+"""Checks at ``start()`` that brokers take what the sink will send.
 
 A transaction without messages is made, which commits a marker, as the job's own will; so a broker without transactions
 and users without rights are found.  What it leaves is an offset of a group that nobody uses, which Kafka forgets by

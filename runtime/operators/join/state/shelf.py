@@ -1,4 +1,4 @@
-"""The chunks of keys with many rows: where they are read, and how they come to the state.
+"""Reads and writes the chunks of keys with many rows.
 
 A chunk is written once; which of its rows have had a partner since is in a small cell beside it.  Cells of a key, in
 stored order: its chunks, their marks, its head.

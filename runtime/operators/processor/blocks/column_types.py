@@ -1,4 +1,4 @@
-"""Which Arrow columns a handler of blocks may give for which type: those whose every value stays what it is.
+"""Decides which Arrow columns a handler of blocks may return for a type: those that keep every value.
 
 Arrow's own casts go further: they read numbers out of text, count a bool as a number and take 2.0 for 2, silently.
 What a row of state or output may not hold, a column may not hold either, so the types are compared first, once for a

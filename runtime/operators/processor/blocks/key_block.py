@@ -1,4 +1,4 @@
-"""What ``handleArrowRows`` gets: some keys with all of their rows, as Arrow columns, and their state by column."""
+"""Defines the argument of ``handleArrowRows``: some keys with all of their rows and their state by column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a session says of pandas frames."""
+"""Holds the session's settings for pandas frames."""
 
 from __future__ import annotations
 

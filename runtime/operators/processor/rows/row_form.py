@@ -1,4 +1,4 @@
-"""How a processor gets its rows and gives its own: one PySpark ``Row`` after the other, or in another form."""
+"""Defines the forms in which a processor takes and gives rows: PySpark's ``Row`` is one of them."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from .....state.codec.local_moments import LocalMoments, local_zone_is_utc
 from ....catalyst.types.arrow_types import NUMBERS
-from .local_time import LocalClock, local_zone_is_utc
 
 
 def row_class(names: Sequence[str]) -> type[Row]:
@@ -108,8 +108,8 @@ def _column_reader(field: StructField) -> Callable[[pa.Array], list[Any]]:
     if isinstance(data_type, TimestampNTZType) or (isinstance(data_type, TimestampType) and local_zone_is_utc()):
         return _instants
     if isinstance(data_type, TimestampType):
-        clock = LocalClock()
-        return lambda column: _with_nulls(column, clock.naive(micros_of(column)))
+        moments = LocalMoments()
+        return lambda column: _with_nulls(column, moments.naive_column(micros_of(column)))
     schema = StructType([StructField("value", data_type)])
 
     def convert(column: pa.Array) -> list[Any]:

@@ -34,8 +34,8 @@ from pyspark.sql.types import (
 )
 
 from .....errors import OutputSchemaError
+from .....state.codec.local_moments import local_zone_is_utc
 from ....catalyst.types.arrow_types import NUMBERS, arrow_schema
-from .local_time import local_zone_is_utc
 
 #: Types that ``pa.array(values, type)`` checks and converts exactly as PySpark would.
 _PLAIN = (*NUMBERS, BooleanType, StringType, BinaryType, DateType, TimestampNTZType)

@@ -19,30 +19,30 @@ from mixedmode.runtime.protocols.checkpoint_scheduler import CheckpointScheduler
 def test_each_request_is_answered() -> None:
     """Those that were begun with are granted together, and cannot be withdrawn; one that has to wait can; the end of
     the run refuses what is left, and what comes later."""
-    desk = RescaleQueue()
+    queue = RescaleQueue()
     first, second, third = RescaleRequest(3), RescaleRequest(4, "a"), RescaleRequest(5)
     for request in (first, second):
-        desk.ask(request)
-    assert desk.begin() == desk.begin() == [first, second] and not desk.withdraw(first)
-    desk.refuse(second, "why not")
+        queue.ask(request)
+    assert queue.begin() == queue.begin() == [first, second] and not queue.withdraw(first)
+    queue.refuse(second, "why not")
     with pytest.raises(QueryError, match="the rescale to 4 shards of stage 'a' was not done: why not"):
         second.answer.result(0)
-    desk.grant()
-    assert first.answer.done() and desk.is_idle
-    desk.ask(third)
-    assert desk.withdraw(third) and desk.is_idle
+    queue.grant()
+    assert first.answer.done() and queue.is_idle
+    queue.ask(third)
+    assert queue.withdraw(third) and queue.is_idle
 
-    desk.ask(third)
-    desk.begin()
-    desk.ask(RescaleRequest(6, wait=True))
-    desk.ask(last := RescaleRequest(7))
-    desk.refuse_those_that_do_not_wait("now it cannot be")
+    queue.ask(third)
+    queue.begin()
+    queue.ask(RescaleRequest(6, wait=True))
+    queue.ask(last := RescaleRequest(7))
+    queue.refuse_those_that_do_not_wait("now it cannot be")
     assert last.answer.done()
-    desk.close("the query has ended")
+    queue.close("the query has ended")
     with pytest.raises(QueryError, match="rescale to 5 shards was not done: the query has ended"):
         third.answer.result(0)
     with pytest.raises(QueryError, match="no rescale to 3 shards can be done: the query has ended"):
-        desk.ask(RescaleRequest(3))
+        queue.ask(RescaleRequest(3))
 
 
 class Checkpoints:
@@ -219,7 +219,7 @@ class Query(RescalableQuery):
     """A handle of a run that does nothing."""
 
     def __init__(self, phase: str, runtime_mode: str = "mixed") -> None:
-        self.desk = RescaleQueue()
+        self.queue = RescaleQueue()
         runner: Any = SimpleNamespace(
             is_inside=False,
             now=SimpleNamespace(phase=SimpleNamespace(kind=phase)),
@@ -228,10 +228,10 @@ class Query(RescalableQuery):
                 settings=SimpleNamespace(max_parallelism=16),
                 stages=[SimpleNamespace(uid=uid, operator=SimpleNamespace(is_stateless=False)) for uid in "ab"],
             ),
-            _context=SimpleNamespace(rescales=self.desk, wake=SimpleNamespace(set=lambda: None)),
+            _context=SimpleNamespace(rescales=self.queue, wake=SimpleNamespace(set=lambda: None)),
         )
         runner.ask_rescale = lambda request: JobRunner.ask_rescale(runner, request)
-        runner.withdraw_rescale = self.desk.withdraw
+        runner.withdraw_rescale = self.queue.withdraw
         self._runner = cast(JobRunner, runner)
 
 
@@ -242,7 +242,7 @@ def test_what_cannot_be_done_is_said() -> None:
     waiting = Query("backlog")
     with pytest.raises(QueryError, match=r"not done within 0.01 s; it is withdrawn"):
         waiting.rescale(4, wait=True, timeout=0.01)
-    assert waiting.desk.is_idle
+    assert waiting.queue.is_idle
     with pytest.raises(QueryError, match=r"execution.runtime-mode is batch"):
         Query("backlog", "batch").rescale(4)
     with pytest.raises(ValueError, match="parallelism of rescale\\(\\) is 17; it must be a whole number from 1 to 16"):
@@ -255,7 +255,7 @@ def test_what_cannot_be_done_is_said() -> None:
 
     def asked(request: RescaleRequest) -> None:
         ask(request)
-        begun.desk.begin()
+        begun.queue.begin()
 
     begun._runner.ask_rescale = asked  # type: ignore[method-assign]
     with pytest.raises(QueryError, match="it is under way, and the query goes on with it"):

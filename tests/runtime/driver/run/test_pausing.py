@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,7 +12,7 @@ from mixedmode.errors import QueryError
 from mixedmode.runtime.driver.requests.pause_switch import PauseSwitch
 from mixedmode.runtime.driver.run import pausing
 from mixedmode.runtime.driver.run.runner import JobRunner
-from mixedmode.runtime.jobs.executor import EpochExecutor
+from mixedmode.runtime.jobs.report_collector import ReportCollector
 from mixedmode.runtime.metrics.events.facts import RunPaused, RunResumed
 from mixedmode.runtime.protocols.watermarks import WatermarkTracker
 from mixedmode.runtime.tasks.shard.pass_pause import PassPause
@@ -62,6 +62,7 @@ def test_shards_are_held_when_the_pass_can_know_of_it() -> None:
 
 @dataclass(frozen=True)
 class _Task:
+    epoch: Any = field(default_factory=lambda: SimpleNamespace(style="sorted"))
     finished: tuple[Any, ...] = ()
     pause: Any = None
 
@@ -72,11 +73,12 @@ def test_left_marker_holds_back_no_shard(is_there: bool) -> None:
     marker, given = SimpleNamespace(is_there=is_there), list[Any]()
     pause = PassPause(cast(Any, marker), "tag", lambda: 0, lambda: False, lambda: None)
     context = SimpleNamespace(addJobTag=lambda tag: None, removeJobTag=lambda tag: None)
-    executor = SimpleNamespace(spark=SimpleNamespace(sparkContext=context), _at_once=lambda task: None)
+    spark = cast(Any, SimpleNamespace(sparkContext=context))
+    collector = ReportCollector(spark, None, observes=False, has_transform=False, note_misplaced=print)
 
     def run(task: Any) -> list[Any]:
         given.append(task.pause)
         return []
 
-    assert EpochExecutor._between_pauses(cast(Any, executor), [0, 1], cast(Any, _Task()), run, pause) == []
+    assert collector.completed([0, 1], cast(Any, _Task()), run, pause) == []
     assert given == [None if is_there else marker]

@@ -1,0 +1,140 @@
+"""Runs the Spark jobs of an epoch and collects the reports of its shards, with pauses between them if wanted."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ...errors import MisplacedRowsError
+from ..catalyst.spark_observations import observed_metrics
+from ..jvm.job_cancellation import is_of_a_cancelled_job
+from ..jvm.partition_jobs import collected_by_partition
+from ..jvm.worker_errors import translate
+from ..tasks.report import ShardReport
+from ..tasks.shard.pass_pause import PassPause
+from ..tasks.shard.shard_task import ShardTask
+from .prepared_jobs import ExecutedJob
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ReportCollector:
+    """Runs a stage's jobs.
+
+    Args:
+        spark: the session.
+        max_cores: how many shards of a sorted pass may be worked on at once; None: as many as Spark has cores for.
+        observes: whether something is computed of rows on their way, for progress.
+        has_transform: whether operations of Spark's follow the stage within its job.
+        note_misplaced: called when Spark has not done what its plan said.
+    """
+
+    spark: SparkSession
+    max_cores: int | None
+    observes: bool
+    has_transform: bool
+    note_misplaced: Callable[[Exception], None]
+
+    def at_once(self, task: ShardTask) -> int | None:
+        """How many shards may be worked on at once; None: as many as Spark has cores for."""
+        return self.max_cores if task.epoch.style == "sorted" else None
+
+    def completed(
+        self,
+        visited: Sequence[int],
+        task: ShardTask,
+        run: Callable[[ShardTask], list[Row]],
+        pause: PassPause | None = None,
+    ) -> list[ShardReport]:
+        """The reports of a task's shards.
+
+        If Spark finds that nothing gets through what follows the stage (a filter that is never true, a join with an
+        empty table), it does not ask the stage for its rows.  They are input all the same, so such shards run again by
+        themselves, and their output is dropped.
+        """
+        reports = ShardReport.of_rows(run(task)) if pause is None else self._between_pauses(visited, task, run, pause)
+        found = {report.shard for report in reports}
+        if not self.has_transform or found.issuperset(visited):
+            return reports
+        logger.info("no row passes the operations after the keyed stage in shards %s", sorted(set(visited) - found))
+        finished = (*task.finished, *[(report.shard, report.to_bytes()) for report in reports])
+        alone = replace(task, hands_on=None, output=replace(task.output, folder=None), finished=finished)
+        again = ShardReport.of_rows(run(alone))
+        return [report if report.shard in found else replace(report, dropped_rows=0) for report in again]
+
+    def _between_pauses(
+        self, visited: Sequence[int], task: ShardTask, run: Callable[[ShardTask], list[Row]], pause: PassPause
+    ) -> list[ShardReport]:
+        """The reports of a task's shards; between its jobs it is held, and the next one does what is left."""
+        done: dict[int, ShardReport] = {}
+        while True:
+            times = pause.times()
+            pause.hold()
+            is_marked = pause.marker.is_there
+            if is_marked and pause.is_wanted():
+                continue
+            known = {shard for shard, _ in task.finished}
+            finished = [(shard, report.to_bytes()) for shard, report in done.items() if shard not in known]
+            # Where the jobs are single shards none is begun in a pause.  A marker that nobody wants holds back nothing:
+            # shards without a report and without a pause would be taken for shards without rows.
+            marker = None if self.at_once(task) or is_marked else pause.marker
+            step = replace(task, finished=(*task.finished, *finished), pause=marker)
+            self.spark.sparkContext.addJobTag(pause.tag)
+            try:
+                reports = ShardReport.of_rows(run(step))
+            except Exception as error:
+                if pause.times() == times or not is_of_a_cancelled_job(error, self.spark):
+                    raise
+                logger.info("the backlog pass is cut short for a pause, before its first shard")
+                continue
+            finally:
+                self.spark.sparkContext.removeJobTag(pause.tag)
+            done.update((report.shard, report) for report in reports)
+            if pause.times() == times or done.keys() >= set(visited):
+                return reports
+
+    def collected(
+        self,
+        jobs: Iterator[DataFrame] | Iterator[DataFrame | ExecutedJob],
+        observed: dict[str, Row],
+        *,
+        counted: bool = False,
+        at_once: int | None = None,
+        pause: PassPause | None = None,
+    ) -> list[Row]:
+        """The rows of the first job whose plan Spark keeps to.
+
+        Args:
+            jobs: the same in several ways.
+            observed: what it has observed is added here: the last job to run is the whole one.
+            counted: it counts its rows, whether or not the user asked for anything.
+            at_once: how many shards may be worked on at once; None: as many as Spark has cores for.
+            pause: holds the jobs of single shards; None: there are no pauses.
+        """
+        misplaced: Exception | None = None
+        for job in jobs:
+            try:
+                if at_once is None or isinstance(job, ExecutedJob):  # what is planned once is for the stream
+                    rows = job.collect()
+                elif pause is None:
+                    rows = collected_by_partition(job, at_once, lambda: False, lambda: None)
+                else:
+                    rows = collected_by_partition(job, at_once, pause.is_wanted, pause.hold)
+            except Exception as error:
+                if not isinstance(translate(error), MisplacedRowsError):
+                    raise
+                misplaced = error
+                self.note_misplaced(error)
+            else:
+                # What is planned once for all epochs observes nothing.
+                if (self.observes or counted) and not isinstance(job, ExecutedJob):
+                    observed.update(observed_metrics(job))
+                return rows
+        assert misplaced is not None, "there is at least one job"
+        raise misplaced
