@@ -118,13 +118,11 @@ class RowsToSort:
         ordered = {form: column.take(places) for form, column in values.items()}
         counts = pa.array(np.diff(np.append(starts, rows)))
         for call in self.calls:
-            values_of_call = None if call.column is None else ordered[_known_form(call, ordered)]
-            if values_of_call is None or (call.function == "count" and not values_of_call.null_count):
+            its = None if call.column is None else ordered[_known_form(call, ordered)]
+            if its is None or (call.function == "count" and its.true_count == rows):
                 arrays[call.name] = counts
                 continue
-            if call.function == "count":
-                values_of_call = values_of_call.is_valid().cast(pa.int64())
-            found = merged_segments(values_of_call, call, starts)
+            found = merged_segments(its.cast(pa.int64()) if call.function == "count" else its, call, starts)
             assert found is not None, "sums have been looked at"
             arrays[call.name] = restored(call, found)
         return self._batch(arrays)
@@ -158,7 +156,7 @@ def _known_form(call: PartialCall, values: dict[_Form, pa.Array]) -> _Form:
 
 def _form_of(call: PartialCall, values: pa.ChunkedArray) -> pa.Array:
     if call.function == "count":
-        return _one(values)
+        return _one(values.is_valid())
     found = _one(comparable(call, values))
     return _typed(found, pa.int64()) if call.function == "sum" and is_whole_number(found.type) else found
 
@@ -168,7 +166,7 @@ def _each(call: PartialCall, values: dict[_Form, pa.Array], rows: int) -> pa.Arr
     if call.column is None:
         return pa.array(np.ones(rows, dtype=np.int64))
     found = values[_known_form(call, values)]
-    return found.is_valid().cast(pa.int64()) if call.function == "count" else found
+    return found.cast(pa.int64()) if call.function == "count" else found
 
 
 def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:

@@ -31,6 +31,7 @@ CALLS = (
     PartialCall("lf", "min", "f", pa.float64()),
     PartialCall("hf", "max", "f", pa.float64()),
     PartialCall("cf", "count", "f", pa.int64()),
+    PartialCall("cd", "count", "d", pa.int64()),
     PartialCall("ht", "max", "t", pa.string()),
     PartialCall("ls", "min", "s", pa.timestamp("us", "UTC")),
 )
