@@ -132,7 +132,7 @@ class PartialScanTask:
                     sorts = to_sort is not None
                 sorts = sorts and to_sort is not None and to_sort.add(self._with_windows(keyed), sums)
                 if sorts and to_sort is not None:
-                    if 3 * to_sort.size > self.memory_bytes:
+                    if to_sort.memory_bytes > self.memory_bytes:
                         runs.append(self._written(to_sort.taken(), f"{attempt}-{len(runs)}"))
                         progress.written()
                     continue
