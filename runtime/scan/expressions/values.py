@@ -93,17 +93,20 @@ class Batch:
     def _of_texts(self, value: Value) -> pa.Array | None:
         """The values of an expression of one column that is a dictionary, computed once for each text; None: it is not.
 
-        Not of expressions that can fail: texts of the dictionary need not be in these rows.
+        What fails for a text of the dictionary is computed row by row: the text need not be in these rows.
         """
         columns = value.columns
-        if value.function == "column" or len(columns) != 1 or value.can_fail:
+        if value.function == "column" or len(columns) != 1:
             return None
         (name,) = columns
         column = self.rows.column(name)
         if not pa.types.is_dictionary(column.type) or 2 * len(column.dictionary) > len(column):
             return None
         texts = pa.concat_arrays([column.dictionary, pa.nulls(1, column.type.value_type)])
-        found = Batch(pa.RecordBatch.from_arrays([texts], names=[name])).of(value)
+        try:
+            found = Batch(pa.RecordBatch.from_arrays([texts], names=[name])).of(value)
+        except NotTakenError:
+            return None
         return found.take(column.indices.fill_null(len(column.dictionary)))
 
     def where(self, value: Value, mask: pa.Array) -> pa.Array:
