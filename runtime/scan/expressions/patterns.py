@@ -1,8 +1,8 @@
 """Regular expressions that Java and RE2 understand alike, and texts that are split.
 
-Of a pattern each part has to be known: letters and digits, escaped signs, ``\\d`` and ``\\w``, classes of these, groups,
-alternatives, repetitions.  A dot and an end of text are not the same before line ends, so texts that have any are
-left to Spark.
+Of a pattern each part has to be known: letters and digits, escaped signs, ``\\d`` and ``\\w``, classes of these,
+groups, alternatives, repetitions.  A dot and an end of text are not the same before line ends, so texts that have any
+are left to Spark.
 """
 
 from __future__ import annotations
