@@ -61,6 +61,7 @@ def is_extreme(data_type: pa.DataType) -> bool:
         or types.is_date32(data_type)
         or types.is_timestamp(data_type)
         or types.is_decimal128(data_type)
+        or types.is_boolean(data_type)
         or (types.is_string(data_type) and _has_extremes_of_text())
     )
 
@@ -148,6 +149,8 @@ def comparable(call: PartialCall, values: pa.ChunkedArray) -> pa.ChunkedArray:
         return pc.add(values, 0.0)  # no negative zero, as Spark's sums begin with zero
     if call.function == "sum" and pa.types.is_floating(values.type):
         return values.cast(pa.int64())  # partial sums of whole numbers, which are exact
+    if call.function in ("min", "max") and pa.types.is_boolean(values.type):
+        return values.cast(pa.int8())
     if call.function in ("min", "max") and pa.types.is_floating(values.type):
         return _in_order(values, str(call.column))
     return values

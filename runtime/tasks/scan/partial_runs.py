@@ -31,6 +31,8 @@ from .key_order import key_order
 _ENTRY = np.dtype([("offset", "<i8"), ("size", "<i8"), ("checksum", "<i8")])
 #: About how many buckets a run has.
 _BUCKETS = 128
+#: Rows that are merged are there as read, joined and merged, with numbers to sort by.
+_TO_MERGE = 4
 
 
 @dataclass(frozen=True)
@@ -128,13 +130,12 @@ class PartialRuns:
             size = 0
             for bucket in self.buckets.of_shard(shard):
                 more = sum(int(run.index[bucket]["size"]) for run in runs)
-                # Rows are there as read, joined and sorted.
-                if 3 * more > self.memory_bytes:
+                if _TO_MERGE * more > self.memory_bytes:
                     yield from self._merged(runs, waiting)
                     waiting, size = [], 0
                     yield from self._sorted(runs, bucket)
                     continue
-                if waiting and 3 * (size + more) > self.memory_bytes:
+                if waiting and _TO_MERGE * (size + more) > self.memory_bytes:
                     yield from self._merged(runs, waiting)
                     waiting, size = [], 0
                 waiting.append(bucket)

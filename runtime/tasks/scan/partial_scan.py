@@ -123,14 +123,16 @@ class PartialScanTask:
         progress = self._progress(number)
         progress.write()
         to_sort: RowsToSort | None = None
-        is_known = False  # whether it is known if rows are sorted
+        is_known = sorts = False  # whether it is known if rows are sorted, and whether they are
         for part in parts:
             for table in self.partials.tables(self.source, part, progress.part_begins(part.end - part.start)):
                 keyed = self._keyed(table)
                 if not is_known:
                     to_sort, is_known = self._to_sort(keyed, parts), True
-                if to_sort is not None and to_sort.add(self._with_windows(keyed), sums):
-                    if 3 * to_sort.size > self.memory_bytes:
+                    sorts = to_sort is not None
+                sorts = sorts and to_sort is not None and to_sort.add(self._with_windows(keyed), sums)
+                if sorts and to_sort is not None:
+                    if to_sort.memory_bytes > self.memory_bytes:
                         runs.append(self._written(to_sort.taken(), f"{attempt}-{len(runs)}"))
                         progress.written()
                     continue

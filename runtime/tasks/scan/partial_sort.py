@@ -22,6 +22,8 @@ from .key_order import can_be_ordered, in_order_of_groups, key_order
 from .repetition import WORTH_REDUCING, rows_per_key, sampled
 
 _LONG = 1 << 63
+#: What sorting takes for each row besides its values: numbers to sort by, places, and copies of both.
+_BYTES_TO_SORT = 64
 #: Values in the form in which a call compares or adds them: the column, and the form.
 _Form = tuple[str, str]
 
@@ -49,7 +51,14 @@ class RowsToSort:
     _values: list[dict[_Form, pa.Array]] = field(default_factory=list, init=False)
     #: By sum of decimals the greatest absolute value that any part of it can have.
     _bounds: dict[str, int] = field(default_factory=dict, init=False)
+    #: Bytes of what waits.
     size: int = field(default=0, init=False)
+    _rows: int = field(default=0, init=False)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory that it takes to sort what waits: the values twice, and numbers and places of rows."""
+        return 2 * self.size + _BYTES_TO_SORT * self._rows
 
     @staticmethod
     def takes(schema: pa.Schema, keys: Sequence[str]) -> bool:
@@ -85,6 +94,7 @@ class RowsToSort:
         self._keys.append(keys)
         self._values.append(values)
         self.size += sum(column.nbytes for column in (*keys, *values.values()))
+        self._rows += len(table)
         return True
 
     def _adds_up(self, values: dict[_Form, pa.Array], table: pa.Table) -> bool:
@@ -104,7 +114,7 @@ class RowsToSort:
         """The partial aggregates of all rows, in the order of key groups; none wait afterwards."""
         keys = dict(zip(self.keys, map(pa.concat_arrays, zip(*self._keys, strict=True)), strict=True))
         values = {form: pa.concat_arrays([chunk[form] for chunk in self._values]) for form in self._values[0]}
-        self._keys, self._values, self._bounds, self.size = [], [], {}, 0
+        self._keys, self._values, self._bounds, self.size, self._rows = [], [], {}, 0, 0
         rows = len(keys[self.keys[0]])
         groups = pa.array(key_groups([keys[name] for name in self.group_columns], self.max_parallelism, rows))
         if self.are_alone and rows_per_key(*sampled(pa.table(keys), self.keys), rows) < WORTH_REDUCING:
@@ -118,13 +128,11 @@ class RowsToSort:
         ordered = {form: column.take(places) for form, column in values.items()}
         counts = pa.array(np.diff(np.append(starts, rows)))
         for call in self.calls:
-            values_of_call = None if call.column is None else ordered[_known_form(call, ordered)]
-            if values_of_call is None or (call.function == "count" and not values_of_call.null_count):
+            its = None if call.column is None else ordered[_known_form(call, ordered)]
+            if its is None or (call.function == "count" and its.true_count == rows):
                 arrays[call.name] = counts
                 continue
-            if call.function == "count":
-                values_of_call = values_of_call.is_valid().cast(pa.int64())
-            found = merged_segments(values_of_call, call, starts)
+            found = merged_segments(its.cast(pa.int64()) if call.function == "count" else its, call, starts)
             assert found is not None, "sums have been looked at"
             arrays[call.name] = restored(call, found)
         return self._batch(arrays)
@@ -158,7 +166,7 @@ def _known_form(call: PartialCall, values: dict[_Form, pa.Array]) -> _Form:
 
 def _form_of(call: PartialCall, values: pa.ChunkedArray) -> pa.Array:
     if call.function == "count":
-        return _one(values)
+        return _one(values.is_valid())
     found = _one(comparable(call, values))
     return _typed(found, pa.int64()) if call.function == "sum" and is_whole_number(found.type) else found
 
@@ -168,7 +176,7 @@ def _each(call: PartialCall, values: dict[_Form, pa.Array], rows: int) -> pa.Arr
     if call.column is None:
         return pa.array(np.ones(rows, dtype=np.int64))
     found = values[_known_form(call, values)]
-    return found.is_valid().cast(pa.int64()) if call.function == "count" else found
+    return found.cast(pa.int64()) if call.function == "count" else found
 
 
 def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:

@@ -31,7 +31,9 @@ CALLS = (
     PartialCall("lf", "min", "f", pa.float64()),
     PartialCall("hf", "max", "f", pa.float64()),
     PartialCall("cf", "count", "f", pa.int64()),
+    PartialCall("cd", "count", "d", pa.int64()),
     PartialCall("ht", "max", "t", pa.string()),
+    PartialCall("hb", "max", "b2", pa.bool_()),
     PartialCall("ls", "min", "s", pa.timestamp("us", "UTC")),
 )
 COLUMNS = {
@@ -40,6 +42,7 @@ COLUMNS = {
     # Sums of halves are exact in any order.
     "f": (pa.float64(), st.one_of(st.integers(-9, 9).map(lambda number: number / 2), st.just(float("nan")))),
     "t": (pa.string(), st.text("a\0ä", max_size=2)),
+    "b2": (pa.bool_(), st.booleans()),
     "s": (pa.timestamp("us", "UTC"), st.integers(-5, 5)),
 }
 KEYS = {
