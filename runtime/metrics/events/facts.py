@@ -88,6 +88,8 @@ class SourceSeen:
     finished: bool
     #: None: it is no live input.
     times: InputEventTime | None
+    #: Whether the epoch's phase reads it.
+    is_read: bool = True
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from .buffers import AggregateOverflowError
 from .distinct import distinct_mean, distinct_sum
 from .list_arrays import list_from_lengths, list_lengths
+from .list_order import last_fields, sorted_lists
 from .moments import floats
 from .percentiles import modes, percentiles, ranked
 
@@ -27,7 +28,8 @@ class Result:
     ``squares`` and ``products`` (sums of squared, or multiplied, differences from the mean), ``slope``, ``intercept``
     and ``r2`` (of a regression of the first argument on the second), ``percentile`` (argument: the shares), ``ranked``
     and ``ranked_down`` (argument: the shares, and how near 0 or 1 one counts as that), ``registers`` (argument: an
-    Estimator).
+    Estimator), ``last_fields`` (of each struct of a list), ``joined`` (those of structs in order; argument: what stands
+    between them, and for each field before the last one whether it is descending).
     """
 
     name: str
@@ -126,6 +128,21 @@ def _list(result: Result, columns: list[pa.Array]) -> pa.Array:
     return list_from_lengths(lengths, columns[0].flatten(), columns[0].type) if columns[0].null_count else columns[0]
 
 
+def _last_fields(result: Result, columns: list[pa.Array]) -> pa.Array:
+    """Null where there is no row."""
+    found = last_fields(columns[0])
+    return pc.if_else(pa.array(list_lengths(found) == 0), pa.scalar(None, found.type), found)
+
+
+def _joined(result: Result, columns: list[pa.Array]) -> pa.Array:
+    """Null where there is no value."""
+    separator, descending = result.argument
+    texts = last_fields(sorted_lists(columns[0], descending))
+    kind = texts.type.value_type
+    joined = pc.binary_join(texts, pa.scalar(separator if pa.types.is_binary(kind) else separator.decode(), kind))
+    return pc.if_else(pa.array(list_lengths(texts) == 0), pa.scalar(None, kind), joined)
+
+
 def _size(result: Result, columns: list[pa.Array]) -> pa.Array:
     return pa.array(list_lengths(columns[0]))
 
@@ -207,7 +224,7 @@ def _regression(result: Result, columns: list[pa.Array]) -> pa.Array:
 
 
 def _mode(result: Result, columns: list[pa.Array]) -> pa.Array:
-    return modes(columns[0])
+    return modes(columns[0], greatest=bool(result.argument))
 
 
 def _percentile(result: Result, columns: list[pa.Array]) -> pa.Array:
@@ -251,6 +268,8 @@ _KINDS: dict[str, Callable[[Result, list[pa.Array]], pa.Array]] = {
     "decimal_mean": _decimal_mean,
     "list": _list,
     "size": _size,
+    "last_fields": _last_fields,
+    "joined": _joined,
     "stddev_samp": _spread(sample=True, root=True),
     "stddev_pop": _spread(sample=False, root=True),
     "var_samp": _spread(sample=True, root=False),

@@ -300,6 +300,8 @@ class _Attempt:
             writer.abort()
             output.abort()
             raise
+        if self.base is not None:
+            self.meter.counts["memoryUsedBytes"] = process_cache().memory_of(self.base)
         durations_ms, counts = self.meter.finish()
         return ShardReport(
             self.shard,

@@ -57,6 +57,19 @@ def test_a_tables_tombstones_act(workspace: Workspace) -> None:
     assert len(contents(workspace.local_copy(manifest))) == 990
 
 
+def test_memory_is_that_of_tables_and_a_share_of_cached_blocks(workspace: Workspace) -> None:
+    """Two copies share the blocks that both have cached; a closed one takes nothing of its own."""
+    first, manifest = two_epochs(workspace)
+    held = workspace.local_copy(manifest)
+    contents(held)
+    alone = workspace.cache.memory_of(held)
+    assert alone > held.memory_bytes > 0
+    workspace.local_copy(first, shard=1)
+    assert held.memory_bytes < workspace.cache.memory_of(held) < alone
+    held.close()
+    assert held.memory_bytes == 0
+
+
 def test_scans_are_bounded_and_point_in_time(workspace: Workspace) -> None:
     """A scan gives lower <= key < upper, and does not see files that are brought in while it runs."""
     first, second = two_epochs(workspace)
