@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from .files import StateFile
 
 _CHUNK_BYTES = 1 << 20
+#: Small files that this process has written last, by path: bytes of each, and of all.
+_KEPT_FILE_BYTES, _KEPT_BYTES = 1 << 20, 4 << 20
+_kept: dict[str, pa.Buffer] = {}
 
 
 class StatePool:
@@ -91,13 +94,29 @@ class StatePool:
             raise CorruptStateError(f"state file {self.path(file.name)} is missing") from None
         self._check(file, os.path.getsize(target), file_sha256(target))
 
-    def read(self, file: StateFile) -> pa.Buffer:
-        """The checked content of a small file."""
-        try:
-            with self.filesystem.open_input_stream(self.path(file.name)) as stream:
-                data = stream.read_buffer()
-        except FileNotFoundError:
-            raise CorruptStateError(f"state file {self.path(file.name)} is missing") from None
+    def keep(self, name: str, data: pa.Buffer) -> None:
+        """Have a small file at hand that was just written: the next epoch of its shard brings it in, mostly here."""
+        if data.size <= _KEPT_FILE_BYTES:
+            _kept[self.path(name)] = data
+            while sum(kept.size for kept in _kept.values()) > _KEPT_BYTES:
+                _kept.pop(next(iter(_kept)), None)
+
+    def read(self, file: StateFile, *, at_hand: bool = False) -> pa.Buffer:
+        """The checked content of a small file.
+
+        Args:
+            file: its description.
+            at_hand: what this process has kept of it will do; it is let go.
+        """
+        kept = _kept.pop(self.path(file.name), None)
+        if at_hand and kept is not None:
+            data = kept
+        else:
+            try:
+                with self.filesystem.open_input_stream(self.path(file.name)) as stream:
+                    data = stream.read_buffer()
+            except FileNotFoundError:
+                raise CorruptStateError(f"state file {self.path(file.name)} is missing") from None
         self._check(file, data.size, hashlib.sha256(data).hexdigest())
         return data
 
