@@ -150,13 +150,12 @@ class LogWriter(PoolWriter):
             try:
                 with open(staged, "wb") as file:
                     file.write(data)
-                self._pool.publish(self._name, staged)
+                self._pool.publish(self._name, staged, with_name=True)
             except OSError:
                 # In a pool elsewhere the file is not the pool's yet, so abort() would not find it.
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(staged)
                 raise
-        self._pool.sync_folder()
         self._pool.keep(self._name, data)
         return [self._file]
 
