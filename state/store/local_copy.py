@@ -222,7 +222,7 @@ class LocalStateCache:
             return None
         if missing:
             try:
-                held.restorer.bring(held.local_copy.database, manifest.key_groups, missing)
+                held.restorer.bring(held.local_copy.database, manifest.key_groups, missing, at_hand=True)
             except BaseException:
                 held.local_copy.close()
                 raise

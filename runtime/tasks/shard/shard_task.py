@@ -154,7 +154,7 @@ class ShardTask:
         return (batch.rename_columns(names) for batch in batches)
 
     def _all(self, batches: Iterator[pa.RecordBatch], task_attempt_id: int) -> Iterator[pa.RecordBatch]:
-        """The reports of all shards, which are worked on one after the other; their rows are sorted together."""
+        """What comes of all shards, which are worked on one after the other; their rows are sorted together."""
         # There is nothing to see of a pass that is so short.
         meter, spilled, task = TaskMeter(), 0, replace(self, sort=None, progress_folder=None)
         attempts = [_Attempt(task, shard, task_attempt_id, meter) for shard in sorted(self.shards)]
@@ -168,7 +168,12 @@ class ShardTask:
                     failpoint(f"task-between-shards-{self.epoch.style}")
                 report = self._ran(attempt, slices.of(self.manifests[attempt.shard].key_groups), None)
                 report, spilled = replace(report, spilled_bytes=_spilled(sorter) - spilled), _spilled(sorter)
-                yield report_batch(self.published(report).to_bytes())
+                if attempt.spool is None:
+                    yield report_batch(self.published(report).to_bytes())
+                    continue
+                assert self.teller is not None, "what is handed on in one task goes to the next stage"
+                yield from attempt.spool.hand_on()
+                self.teller.tell(self.published(replace(report, handed_on_rows=attempt.spool.rows)).to_bytes())
             slices.check_end()
 
     def _ran(self, attempt: _Attempt, batches: Iterator[pa.RecordBatch], meter: TaskMeter | None) -> ShardReport:
