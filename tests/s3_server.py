@@ -165,6 +165,9 @@ class Unreliable:
         if bucket.startswith("lost") and request["REQUEST_METHOD"] == "POST" and "uploadId" in request["QUERY_STRING"]:
             failure = None if bucket in self._failed else "done-but-cut"
             self._failed.setdefault(bucket, Counter())["done-but-cut"] += 1
+        return self._answer_with(failure, request, start)
+
+    def _answer_with(self, failure: str | None, request: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         if failure == "refused":
             return _error(start, "503 Service Unavailable", "SlowDown")
         if failure == "cut":
