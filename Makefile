@@ -26,6 +26,8 @@ JOBS   ?= $(shell cat /proc/meminfo 2>/dev/null | awk '/^MemAvailable/ { kib = $
 # take long. With ALL=1, or where ARGS has a marker expression or names a file, nothing is left out.
 LEFT_OUT := kafka s3 cluster slow
 ALL     ?=
+# The part of Hypothesis' examples that make test tries; make test-rest tries all.
+SHARE   ?= 0.4
 EMPTY   :=
 OF_LEFT_OUT := $(subst $(EMPTY) $(EMPTY), or ,$(LEFT_OUT))
 WITHOUT := $(if $(strip $(ALL) $(filter -m,$(ARGS)) $(findstring .py,$(ARGS))),,-m "not ($(OF_LEFT_OUT))")
@@ -49,10 +51,10 @@ demo-kafka: java $(VENV)/.installed-demo-kafka
 	$(BIN)/python examples/demo.py --kafka $(ARGS)
 
 test: java $(VENV)/.installed-test
-	$(PYTEST) $(WITHOUT) $(ARGS)
+	$(if $(WITHOUT),MIXEDMODE_EXAMPLES_SHARE=$(SHARE) )$(PYTEST) $(WITHOUT) $(ARGS)
 
 test-rest: java $(VENV)/.installed-test
-	$(PYTEST) -m "$(OF_LEFT_OUT)" $(ARGS)
+	$(PYTEST) -m "$(OF_LEFT_OUT) or hypothesis" $(ARGS)
 
 # What is not there is fetched: an environment for each Python, a folder for each PySpark, 4 GB in all.
 test-matrix: java $(VENV)/.installed-test

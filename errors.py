@@ -135,9 +135,16 @@ class DataLossError(MixedModeError, RuntimeError):
 
 
 class QueryError(MixedModeError, RuntimeError):
-    """A running query failed.  ``__cause__`` is the original error, and this one is also of its class."""
+    """A running query failed.  ``__cause__`` is the original error, and this one is also of its class.
+
+    An error of Spark's with Java's stack in it is the ``__context__`` instead: Python does not print that.
+    """
 
     code = "MIXEDMODE_QUERY_FAILED"
+
+
+#: Characters of an error that Python may print below the one that came of it.
+_LONGEST_PRINTED = 2000
 
 
 def query_error(message: str, cause: BaseException) -> QueryError:
@@ -153,7 +160,28 @@ def query_error(message: str, cause: BaseException) -> QueryError:
         kinds.append(type(behind))
     error = _kind_of(tuple(kinds))(message, code=cause.code if isinstance(cause, MixedModeError) else None)
     error.__cause__ = cause
+    _print_in_one_screen(error)
     return error
+
+
+def _print_in_one_screen(error: BaseException) -> None:
+    """Make what Python prints of an error and of what it came of fit a screen.
+
+    Spark's errors have Java's stacks or plans in their text, and what happened is in ours.  One of those becomes the
+    ``__context__`` of the error above it: it is there for whoever asks, and Python does not print it.
+    """
+    seen: set[int] = set()
+    above: BaseException | None = error
+    while above is not None and id(above) not in seen:
+        seen.add(id(above))
+        below = above.__cause__
+        if below is not None and (_is_of_spark(below) or len(str(below)) > _LONGEST_PRINTED):
+            above.__cause__, above.__context__, above.__suppress_context__ = None, below, True
+        above = below
+
+
+def _is_of_spark(error: BaseException) -> bool:
+    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from workload import processor
 _MIB = 1 << 20
 #: Batches whose logs Spark keeps: fewer than a quarter of the epochs, so that they have stopped growing by then.
 _SPARK_BATCHES = 5
+#: Looking at everything takes as long as an epoch, so of a long run not each one is looked at.
+_SAMPLES = 200
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ def test_steady_state(benchmark: Any, spark: SparkSession, bench: Any) -> None:
     try:
         with bench.scratch() as folder:
             samples = benchmark.pedantic(run, args=(spark, history, live, folder), rounds=1)
+            left = left_behind(folder / "checkpoints")
     finally:
         spark.conf.unset("spark.sql.streaming.minBatchesToRetain")
     quarter = max(len(samples) // 4, 1)
@@ -70,6 +74,7 @@ def test_steady_state(benchmark: Any, spark: SparkSession, bench: Any) -> None:
         f"{what:<45} first quarter {first[name] * unit:>8,.0f}, last {last[name] * unit:>8,.0f}"
         for what, name, unit in told
     )
+    notes += ("left when it had stopped: " + ", ".join(f"{kind} {count}" for kind, count in left.items()),)
     bench.record(begun, rows=rows, seconds={"epoch": [s.seconds for s in samples]}, findings=findings, notes=notes)
 
 
@@ -80,6 +85,7 @@ def run(spark: SparkSession, history: Dataset, live: Dataset, folder: Path) -> l
     waiting = spark.readStream.schema(live.shape.ddl).option("maxFilesPerTrigger", 1).parquet(str(feed.folder))
     before = spark.read.schema(history.shape.ddl).parquet(*history.files)
     samples: list[Sample] = []
+    each = max(len(live.files) // _SAMPLES, 1)
     with watched(spark) as batches:
         query = (
             processor(mixedmode.read(history=before, live=waiting))
@@ -95,7 +101,8 @@ def run(spark: SparkSession, history: Dataset, live: Dataset, folder: Path) -> l
             for number in range(1, len(live.files) + 1):
                 feed.land()
                 batches.wait_for(run_id, loaded + number)
-                samples.append(sample(trigger_s(batches.of(run_id)[-1]), checkpoints))
+                if number % each == 0:
+                    samples.append(sample(trigger_s(batches.of(run_id)[-1]), checkpoints))
         finally:
             query.stop()
     return samples
@@ -118,6 +125,12 @@ def sample(seconds: float, checkpoints: Path) -> Sample:
             ((at, size) for path, (_, size, at) in files.items() if path.endswith("/_metadata")), default=(0, 0)
         )[1],
     )
+
+
+def left_behind(checkpoints: Path) -> Mapping[str, int]:
+    """How many files there are below each folder of a location whose job has stopped."""
+    found = Counter(Path(path).relative_to(checkpoints).parts[0] for path in files_below(checkpoints))
+    return dict(sorted(found.items()))
 
 
 def middle(samples: Sequence[Sample]) -> Mapping[str, float]:

@@ -136,7 +136,7 @@ class Settings(BaseModel):
     #: Folder for the savepoints that SIGTERM ends the query with; None: it ends with a checkpoint.
     savepoint_on_sigterm: str | None = None
     #: Whether rate limits of the live source cut its backlog, too, into a sorted pass for each micro-batch.
-    backlog_limits: Literal["lifted", "source"] = "lifted"
+    backlog_limits: Literal["auto", "lifted", "source"] = "auto"
     #: What one call of a function gets of a key in a sorted pass; None: all rows, or those of one event time.
     rows_per_call: RowsPerCall | None = None
     #: Who reads and aggregates a history: tasks with Arrow, or Spark; auto: Arrow where it gives the same, and pays.

@@ -52,6 +52,7 @@ if "TMPDIR" not in os.environ and _has_room:
 
 # What tests of several folders share lies beside this file.
 sys.path.append(str(Path(__file__).parent))
+import fewer_examples  # noqa: E402
 import jvm_archive  # noqa: E402
 import kafka_broker  # noqa: E402
 import maven_jars  # noqa: E402
@@ -172,6 +173,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("kafka")
         if _S3_FIXTURE in fixtures:
             item.add_marker("s3")
+    fewer_examples.try_fewer(items)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import fewer_examples
 import pytest
 
 #: A test counts once, for the first of its markers.
@@ -43,3 +44,5 @@ class LeftOut:
                 f"Left out by their markers: {self._counts.total()} tests ({counts}). "
                 "Run them with make test-rest, everything with make test ALL=1."
             )
+        if (tried := fewer_examples.share()) < 1:
+            terminalreporter.write_line(f"Of generated examples {tried:.0%} were tried; make test-rest tries all.")

@@ -10,6 +10,7 @@ What a bucket's name begins with says how it behaves:
 - ``guarded``: only requests with :data:`ACCESS_KEY` are let in.
 - ``naive``: conditions of writes are not looked at; ``old``: they are refused.
 - ``single-<status>``: what would remove several objects is refused so.
+- ``halting``: writes below a folder ``spark`` that :meth:`S3Server.halt` chooses are neither done nor answered.
 - ``kept-<code>``: what would remove several objects says of the first one, the first time, that it has failed so.
 """
 
@@ -36,6 +37,9 @@ RATE = 20
 FAILURES = ("refused", "done-but-refused", "cut", "done-but-cut", "half")
 _COUNTS = "/_failures"
 _REQUESTS = "/_requests"
+_HALT = "/_halt/"
+#: What differs between names of one kind of file: the number of a micro-batch, and what is made at random.
+_NUMBERS = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+")
 
 
 class S3Server:
@@ -76,6 +80,20 @@ class S3Server:
         """How many requests there were to a bucket, by their method; those for many objects with what they do."""
         return self._told(_REQUESTS, bucket)
 
+    def halt(self, bucket: str, *, go_on: bool = False) -> None:
+        """Neither do nor answer the next write of the query's log that is of a kind of which none was halted yet.
+
+        Args:
+            bucket: named ``halting…``.
+            go_on: do all writes from now on.
+        """
+        with urllib.request.urlopen(f"http://{self.address}{_HALT}{bucket}/{int(go_on)}", timeout=60):
+            return
+
+    def halted(self, bucket: str) -> str | None:
+        """The kind of the write that waits for an answer; None: it has not come."""
+        return next(iter(self._told(_HALT, bucket)), None)
+
     def _told(self, what: str, bucket: str) -> dict[str, int]:
         with urllib.request.urlopen(f"http://{self.address}{what}", timeout=60) as answer:
             found: dict[str, dict[str, int]] = json.load(answer)
@@ -106,6 +124,10 @@ class Unreliable:
         self._failed: dict[str, Counter[str]] = {}
         self._asked: dict[str, Counter[str]] = {}
         self._choosing = threading.Lock()
+        #: For each bucket: the kinds of writes that were halted; what ends the waiting; which kind waits.
+        self._kinds: dict[str, set[str]] = {}
+        self._go_on: dict[str, threading.Event] = {}
+        self._halted: dict[str, dict[str, int]] = {}
         #: A condition and the write that depends on it are one step in a real store.
         self._writing = threading.Lock()
 
@@ -114,6 +136,8 @@ class Unreliable:
         if request["PATH_INFO"] in (_COUNTS, _REQUESTS):
             start("200 OK", [("Content-Type", "application/json")])
             return [json.dumps(self._failed if request["PATH_INFO"] == _COUNTS else self._asked).encode()]
+        if request["PATH_INFO"].startswith(_HALT):
+            return self._halt(request["PATH_INFO"].removeprefix(_HALT), start)
         removes_many = request["REQUEST_METHOD"] == "POST" and request["QUERY_STRING"].startswith("delete")
         with self._choosing:
             asked = self._asked.setdefault(bucket, Counter())
@@ -124,6 +148,8 @@ class Unreliable:
             request["wsgi.input"] = io.BytesIO(body)
         if bucket.startswith("guarded") and f"Credential={ACCESS_KEY}/" not in request.get("HTTP_AUTHORIZATION", ""):
             return _error(start, "403 Forbidden", "InvalidAccessKeyId")
+        if bucket.startswith("halting"):
+            self._wait_if_halted(bucket, request)
         if request["REQUEST_METHOD"] == "PUT" and bucket.startswith(("naive", "old")):
             condition = request.pop("HTTP_IF_NONE_MATCH", None)
             if condition and bucket.startswith("old"):
@@ -139,6 +165,9 @@ class Unreliable:
         if bucket.startswith("lost") and request["REQUEST_METHOD"] == "POST" and "uploadId" in request["QUERY_STRING"]:
             failure = None if bucket in self._failed else "done-but-cut"
             self._failed.setdefault(bucket, Counter())["done-but-cut"] += 1
+        return self._answer_with(failure, request, start)
+
+    def _answer_with(self, failure: str | None, request: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         if failure == "refused":
             return _error(start, "503 Service Unavailable", "SlowDown")
         if failure == "cut":
@@ -153,6 +182,33 @@ class Unreliable:
             _cut(request)
         start(*told)
         return _half(body, request)
+
+    def _halt(self, asked: str, start: Callable[..., Any]) -> Iterable[bytes]:
+        start("200 OK", [("Content-Type", "application/json")])
+        if asked:
+            bucket, goes_on = asked.split("/")
+            with self._choosing:
+                if bucket in self._go_on:
+                    self._go_on[bucket].set()
+                self._go_on[bucket], self._halted[bucket] = threading.Event(), {}
+                if int(goes_on):
+                    self._go_on[bucket].set()
+        return [json.dumps(self._halted).encode()]
+
+    def _wait_if_halted(self, bucket: str, request: dict[str, Any]) -> None:
+        method, path = request["REQUEST_METHOD"], request["PATH_INFO"]
+        if method not in ("PUT", "POST", "DELETE") or "/spark/" not in path:
+            return
+        what = "COPY" if "HTTP_X_AMZ_COPY_SOURCE" in request else method
+        kind = f"{what} {_NUMBERS.sub('N', path.partition('/spark/')[2])}"
+        with self._choosing:
+            kinds, go_on = self._kinds.setdefault(bucket, set()), self._go_on.get(bucket)
+            if go_on is None or go_on.is_set() or self._halted[bucket] or kind in kinds:
+                return
+            kinds.add(kind)
+            self._halted[bucket] = {kind: 1}
+        go_on.wait()
+        _cut(request)
 
     def _answer(self, request: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         if request["REQUEST_METHOD"] not in ("PUT", "POST"):

@@ -14,7 +14,9 @@ import pytest
 from mixedmode import errors
 from mixedmode.errors import CheckpointError, CorruptStateError, MixedModeError, OptionError
 from mixedmode.planner.options.layers import Layer, resolve_options
+from mixedmode.runtime.jvm.jvm_loss import links
 from mixedmode.runtime.jvm.worker_errors import translate
+from pyspark.errors import PySparkRuntimeError
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("planner", "runtime", "sorter", "state")
@@ -147,3 +149,19 @@ def test_a_query_fails_with_an_error_that_is_its_causes_kind_too() -> None:
         assert told.code == getattr(behind, "code", errors.QueryError.code)
         again = pickle.loads(pickle.dumps(told))
         assert (type(again), str(again), again.code) == (type(told), "query q failed: x", told.code)
+
+
+def test_what_python_prints_of_a_failed_query_fits_a_screen() -> None:
+    """Spark's errors hold Java's stacks: one is kept as context, and Python prints the errors above it only."""
+    spark, short = RuntimeError("An error occurred\n" + "\tat org.apache.spark.X(X.java:1)\n" * 500), OSError("disk")
+    live = errors.QueryError("a.parquet is damaged\nin Spark's query of the live input")
+    live.__cause__ = spark
+    ours = RuntimeError("no route")
+    ours.__cause__ = PySparkRuntimeError("=== Streaming Query ===")
+    for cause, behind in [(spark, spark), (live, spark), (ours, ours.__cause__), (short, short)]:
+        told = errors.query_error("query q failed: a.parquet is damaged", cause)
+        printed = "".join(traceback.format_exception(told))
+        assert printed.count("\n") < 20 and "failed: a.parquet is damaged" in printed, printed
+        assert "===" not in printed and ("disk" in printed) == (cause is short)
+        assert behind in set(links(told)), "whoever needs it finds it"
+    assert errors.query_error("q", live).__cause__ is live

@@ -10,8 +10,8 @@ from ...runtime.metrics.events import events
 from ...runtime.metrics.events.event_json import to_json
 from ...runtime.metrics.events.event_reader import read_history
 from ...runtime.metrics.events.events import RunEvent
-from ...runtime.metrics.units import rescaled
-from .console import age, duration_ms, moment_text, print_table, say, size
+from ...runtime.metrics.units import rescaled, time_to_go
+from .console import duration_ms, moment_text, print_table, say, size
 
 #: What there is one of for each micro-batch, and would hide all else.
 _ROUTINE = (events.EpochApplied, events.PositionsKnown, events.BacklogProgressed, events.CheckpointCompleted)
@@ -70,7 +70,8 @@ def _in_words(event: RunEvent) -> str:
             return event.phase
         case events.BacklogProgressed():
             done = "" if event.fraction is None else f"{event.fraction:.0%}, "
-            left = "" if event.eta_s is None else f", {age(event.eta_s)} left"
+            time_left = time_to_go(event.eta_s, event.eta_low_s, event.eta_high_s)
+            left = "" if time_left is None else f", {time_left} left"
             speed = f"{event.rows:,} rows, {event.rows_per_second:,.0f} rows/s"
             return f"{event.stage}: {done}{event.shards_done} of {event.shards} shards, {speed}{left}"
         case events.EpochApplied():

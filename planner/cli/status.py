@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...runtime.metrics.status import JobStatus, Limits
+from ...runtime.metrics.units import time_to_go
 from .console import age, duration_ms, moment_text, print_facts, print_table, size
 
 #: Exit codes besides those of all commands.
@@ -96,6 +97,7 @@ def _backlog(status: JobStatus) -> dict[str, Any] | None:
         "totalRows": last.total_rows,
         "rowsPerSecond": last.rows_per_second,
         "etaSeconds": last.eta_s,
+        "etaRangeSeconds": None if last.eta_low_s is None else [last.eta_low_s, last.eta_high_s],
         "shardsDone": last.shards_done,
         "shards": last.shards,
         "spilledBytes": last.spilled_bytes,
@@ -153,7 +155,8 @@ def show(found: dict[str, Any]) -> None:
         facts.append(("phase", found["phase"]))
     if backlog is not None:
         part = "" if backlog["fraction"] is None else f"{backlog['fraction']:.0%}, "
-        eta = "" if backlog["etaSeconds"] is None else f", {age(backlog['etaSeconds'])} to go"
+        left = time_to_go(backlog["etaSeconds"], *(backlog["etaRangeSeconds"] or (None, None)))
+        eta = "" if left is None else f", {left} to go"
         facts.append(("backlog", f"{part}{backlog['rows']:,} rows, {backlog['rowsPerSecond']:,.0f} rows/s{eta}"))
     if epoch is not None:
         facts.append(("epoch", f"{epoch['id']}, {age(epoch['ageSeconds'])} ago, {epoch['rows']:,} rows"))

@@ -34,6 +34,7 @@ from .backlog_engine import choose_backlog_engine
 from .final_watermark import max_refusal, refuse_max, with_final_watermarks
 from .folders import (
     check_apart,
+    check_goes_on,
     check_no_credentials,
     check_not_read,
     check_replaced,
@@ -95,6 +96,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     settings, why_timers = resolve_timers(resolved, needs_after_rows=len(graph.stages) == 1 and stage.needs_after_rows)
     given = _take(sink_options, "checkpointLocation")
     location = checkpoint_location(spark, request.query_name, format, given, sink_options)
+    check_goes_on(format, output_mode, location)
     replaced = options_of_replaced(request, sink_options)
     path = _take(sink_options, "path")
     # What ignores the path has nothing there.
@@ -147,6 +149,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         check_watermark_policy(spark, specs)
     first = graph.first
     operators = [spec.operator for spec in specs]
+    settings = _with_limits(settings, specs, request)
     parallelism = settings.shards(spark)
     lanes = graph.lanes.frames()
     facts = JobFacts(
@@ -201,6 +204,15 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         ignored=tuple(dict.fromkeys([*[one for each in graph.stages for one in each.inputs.ignored], *output.ignored])),
     )
     return plan, _job(graph, plan, specs, sink, tail, lanes)
+
+
+def _with_limits(settings: Settings, specs: Sequence[StageSpec], request: SinkRequest) -> Settings:
+    """Whether the live source's limits hold in the backlog: without state there is nothing to gain from lifting them,
+    and whoever takes the rows counts on portions of that size."""
+    if settings.backlog_limits != "auto":
+        return settings
+    is_cut = all(spec.operator.is_stateless for spec in specs) and "once" not in request.trigger
+    return settings.model_copy(update={"backlog_limits": "source" if is_cut else "lifted"})
 
 
 def _warning(stage: KeyedStage, output_mode: str, settings: Settings) -> str | None:

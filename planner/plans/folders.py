@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ...errors import OptionError
+from ...errors import OptionError, PlanError
+from ...runtime.checkpoints.store import has_checkpoint
 from ...runtime.connectors.late_rows import OPTION as LATE_PATH
 from ...runtime.connectors.sinks.formats import format_of
 from ...runtime.spark_io.spark_sources import sources as planned_sources
@@ -59,6 +60,27 @@ def checkpoint_location(
         f" .option('checkpointLocation', '<folder>'), or {_DEFAULT_CHECKPOINTS_CONF} together with queryName",
         code="MIXEDMODE_LOCATION_MISSING",
     )
+
+
+def check_goes_on(format: str, output_mode: str, location: str | None) -> None:
+    """Check that a table in memory does not go on from checkpoints: it has lost the rows of the run before, unless each
+    checkpoint brings all of them.
+
+    Args:
+        format: of the output.
+        output_mode: of the query.
+        location: where checkpoints go; None: a temporary folder.
+
+    Raises:
+        PlanError: there is a checkpoint, as in stock Spark.
+    """
+    if format == "memory" and output_mode != "complete" and has_checkpoint(location):
+        raise PlanError(
+            f"format memory in outputMode {output_mode} cannot go on from the checkpoint in {location!r}: the rows of"
+            " before were in the memory of another run. Leave checkpointLocation out or give it a new folder, use"
+            " outputMode complete, or a format that keeps its rows",
+            code="MIXEDMODE_NOT_SUPPORTED",
+        )
 
 
 def check_not_read(sources: Iterable[tuple[str, DataFrame]], **folders: str | None) -> None:

@@ -84,14 +84,16 @@ def plan_phases(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
         phases: tuple[Phase, ...] = (_batch_backlog(settings, job), _batch_finish(settings, job))
     else:
         phases = _mixed(settings, job) if runs_sorted(settings) else _stream(settings, job)
-    return tuple(map(_without_state, phases)) if job.is_stateless else phases
+    return tuple(_without_state(phase, settings) for phase in phases) if job.is_stateless else phases
 
 
-def _without_state(phase: Phase) -> Phase:
+def _without_state(phase: Phase, settings: Settings) -> Phase:
     """The phase of a job that keeps nothing: less is to be said of it."""
     details = {name: text for name, text in phase.details.items() if name in ("checkpoints", "failure")}
     if phase.kind in ("backlog", "history", "catch-up", "live"):
         many = phase.mode == "streaming" and phase.kind != "history"
+        is_cut = settings.runtime_mode == "mixed" and settings.backlog_limits == "source"
+        many = many or (phase.kind == "backlog" and is_cut and "live" in phase.sources)
         details["scheduling"] = "a Spark job for each micro-batch" if many else "one Spark job over all of it, unsorted"
     if phase.kind in ("backlog", "history"):
         return phase.model_copy(update={"details": details, "reason": "there is no state: rows are written as a batch"})
@@ -222,7 +224,7 @@ def _limits(settings: Settings, job: JobFacts) -> str:
     """What rate limits of the live source are for."""
     if not job.has_live:
         return ""
-    if settings.backlog_limits == "lifted":
+    if settings.backlog_limits != "source":
         return "; rate limits of the live source are for the stream (execution.backlog.limits = lifted)"
     return "; a pass per batch, if the live source limits its batches (execution.backlog.limits = source)"
 

@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untype
 from pyspark.errors import PySparkException
 from pyspark.sql import Column
 
-from ..jvm.gateway import java_class, scala_sequence, session_state
+from ..jvm.gateway import java_class, scala_sequence, session_state, simple_class_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +25,7 @@ NO_SUCH_MEMBER = Py4JError
 
 def class_name(node: Any) -> str:
     """The simple name of a node's class."""
-    return str(node.getClass().getSimpleName())
+    return simple_class_name(node)
 
 
 def items(sequence: Any) -> Iterator[Any]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from ...state.store.pool import sync_path, writing
+from ...state.store.pool import sync_new_file, writing
 from ..storage.filesystem import delete_quietly
 from .staging import StagedFile
 
@@ -146,8 +146,7 @@ class StagedOutput:
             self._writer.close()
             self._file.close()
             if isinstance(self._filesystem, fs.LocalFileSystem):
-                sync_path(self._path)
-                sync_path(self._folder)
+                sync_new_file(self._path)
         digest = self._file.digest.hexdigest()
         return [StagedFile(self._name, self._rows, self._file.size_bytes, digest, self._shown_in)]
 

@@ -20,6 +20,8 @@ from ..catalyst.types.arrow_functions import mapped_in_arrow
 from ..jvm.worker.worker_tasks import task_begins
 from ..operators.aggregate import operator as _aggregates  # noqa: F401  (what tasks import)
 from ..operators.processor import operator as _processors  # noqa: F401
+from ..tasks.scan import partial_scan as _scans  # noqa: F401
+from ..tasks.scan import row_scan as _row_scans  # noqa: F401
 from ..tasks.shard import shard_task as _tasks  # noqa: F401
 
 if TYPE_CHECKING:

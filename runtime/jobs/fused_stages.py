@@ -34,6 +34,7 @@ from ..protocols.operator_events.task_events import ShardInbox
 from ..tasks.report import REPORT_SCHEMA, ShardReport
 from ..tasks.report_accumulator import ReportAccumulator
 from ..tasks.shard.shard_task import ShardTask
+from ..tasks.shard.shards_in_one import InOneTask
 from .executor import EpochExecutor, StageResult
 from .shard_placement import PIN_COLUMN, ShardPins
 from .shuffle import HashExchange
@@ -55,6 +56,7 @@ class FusedStage:
         inboxes: what goes to shards besides.
         sorter: who sorts.
         pins: where the shards' local copies are, once :meth:`placed`; None: anywhere.
+        in_one: one task works on all shards, one after the other.
     """
 
     stage: EpochExecutor
@@ -63,6 +65,7 @@ class FusedStage:
     inboxes: Mapping[int, ShardInbox]
     sorter: Literal["spark", "arrow"] = "spark"
     pins: ShardPins | None = None
+    in_one: bool = False
 
     def placed(self) -> FusedStage:
         """The same, with the places of the shards of now."""
@@ -71,7 +74,7 @@ class FusedStage:
     @property
     def by_hash(self) -> bool:
         """Whether partitions are shards as Spark's aggregation by key leaves them; False: rows are moved by shard."""
-        if self.pins is not None:
+        if self.pins is not None or self.in_one:
             return False
         return HashExchange.is_possible(self.stage.operator, self.stage.max_parallelism, len(self.manifests))
 
@@ -80,16 +83,26 @@ class FusedStage:
         """Works on the rows of each shard."""
         count = len(self.manifests)
         shards = tuple(bit_reversed(place, count) if self.by_hash else place for place in range(count))
-        return self.stage.task(self.spec, self.manifests, shards, self.inboxes, self.sorter)
+        task = self.stage.task(self.spec, self.manifests, shards, self.inboxes, self.sorter)
+        return replace(task, in_one=True) if self.in_one else task
+
+    def can_be_in_one(self, frame: DataFrame) -> bool:
+        """Whether one task may work on all of its shards; ``frame``: the rows of the epoch."""
+        is_possible = self.pins is None and InOneTask.is_possible(self.stage.operator, len(self.manifests))
+        return is_possible and self.stage.jobs.has_few(frame)
 
     def in_shards(self, rows: DataFrame) -> DataFrame:
         """Rows in its shards, in order; ``rows``: its input."""
+        if self.in_one:
+            return self.stage.jobs.in_one_task(rows, self.task)
         if self.pins is not None:
             return self.stage.jobs.beside_pins(self.pins, rows, self.task)
         return self.stage.jobs.in_shards(rows, self.task, by_hash=self.by_hash)
 
     def holds(self, spreads: Sequence[Spread]) -> bool:
         """Whether Spark's plan brings rows to its shards; ``spreads``: the exchanges below its function, from above."""
+        if self.in_one:
+            return not spreads
         if self.pins is not None:  # what its rows are prepared with may have exchanges of its own
             return list(spreads[:1]) == [Spread(len(self.manifests), None, meets_beside=True)]
         keys = len(self.stage.operator.key_columns) if self.by_hash else None
@@ -154,7 +167,12 @@ class FusedStages:
         if assignments != self._assignments:  # executors have come or gone, which may be why it was given up
             self._assignments, self._session, self._given_up = assignments, None, False
             self._known.clear()
-        job = None if self._given_up else self._job(frame, first, second)
+        job = None
+        for parts in [] if self._given_up else _ways(frame, first, second):
+            job = self._job(frame, *parts)
+            if job is not None:
+                first, second = parts
+                break
         if job is None:
             return None
         teller = self._told.teller()
@@ -175,6 +193,8 @@ class FusedStages:
         if not first.has_all(told) or not second.has_all(found):
             self._give_up("not of each task were the rows of one attempt taken")
             return None
+        for stage, reports in ((self.first, told), (self.second, found)):
+            stage.jobs.note_rows(sum(report.counters.rows_in for report in reports))
         return StageResult(_by_shard(told)), StageResult(_by_shard(found))
 
     def _give_up(self, why: str) -> None:
@@ -196,7 +216,7 @@ class FusedStages:
         shape = PlanShape.of(frame)
         if not shape.is_of_rdds:
             return None
-        key = (shape, first.sorter, *by, *(part.stage.operator.order_in(part.spec) for part in parts))
+        key = (shape, first.sorter, first.in_one, *by, *(part.stage.operator.order_in(part.spec) for part in parts))
         if key not in self._known:
             try:
                 self._known[key] = self._planned(shape, first, second)
@@ -241,6 +261,15 @@ class FusedStages:
             session, schema, job, returns, bound, holds, is_rdd=shape.is_rdd, beside=PIN_COLUMN
         )
         return None if template is None else _Job(template, tuple(one.columns for one in made[0]))
+
+
+def _ways(frame: DataFrame, first: FusedStage, second: FusedStage) -> list[tuple[FusedStage, FusedStage]]:
+    """How the stages may have a job together, the best first: few rows in one task, or all in a task for each shard."""
+    parts = first, second
+    # Operations of Spark's behind the second one know of each partition which shard's it is.
+    if second.stage.jobs.hands_on is not None or not all(part.can_be_in_one(frame) for part in parts):
+        return [parts]
+    return [(replace(first, in_one=True), replace(second, in_one=True)), parts]
 
 
 def _by_shard(reports: Sequence[ShardReport]) -> list[ShardReport]:

@@ -180,11 +180,16 @@ class RowPass(ScanPass):
         self.filesystem.create_dir(self.folder, recursive=True)
         paths: list[list[str]] = [[] for _ in work.sides]
         rows = 0
+        tasks = []
         for number, (_, scan) in enumerate(parts):
             side = 0 if work.side_column is None else int(scan.constants[work.side_column])
             name = f"e{epoch.epoch:08d}-{self.run_id}-{number}"
-            for report in self._reports(work, scan, side, name, buckets, without, ranks):
-                paths[side] += report.runs
+            tasks += self._tasks(work, scan, side, name, buckets, without, ranks)
+        whole_bytes = sum(task.size_bytes for task in tasks)
+        for task in tasks:
+            counted = replace(task, whole_bytes=whole_bytes)
+            for report in self.reports(counted, len(task.parts), RowsReport.from_bytes):
+                paths[task.side] += report.runs
                 rows += report.rows
         runs = RowRuns(self.filesystem, tuple(map(tuple, paths)), work, buckets, self.settings.sorter_memory_bytes)
         largest = runs.largest_bucket_bytes()
@@ -195,7 +200,7 @@ class RowPass(ScanPass):
             )
         return ReadRows(runs, rows)
 
-    def _reports(
+    def _tasks(
         self,
         work: RowWork,
         scan: RecognisedRows,
@@ -204,13 +209,13 @@ class RowPass(ScanPass):
         buckets: Buckets,
         without: tuple[int, ...],
         ranks: dict[str, int],
-    ) -> list[RowsReport]:
-        """What the tasks have left that read one part's files."""
+    ) -> list[RowScanTask]:
+        """What reads one part's files; nothing where there are none."""
         source, parts = file_parts(scan.uris, self.spark.sparkContext.defaultParallelism)
         if not parts:
             return []
         paths = {resolve(unquote(uri))[1]: ranks.get(unquote(uri)) for uri in scan.uris}
-        task = RowScanTask(
+        scanned = RowScanTask(
             scan=replace(scan.scan, places=_PLACES) if work.has_places else scan.scan,
             condition=scan.condition,
             columns=scan.columns,
@@ -224,8 +229,9 @@ class RowPass(ScanPass):
             buckets=buckets,
             without=without,
             memory_bytes=self.settings.sorter_memory_bytes,
+            progress_folder=self.progress_folder,
         )
-        return self.reports(task, len(task.parts), RowsReport.from_bytes)
+        return [scanned]
 
 
 #: The column with the numbers of rows in their files.

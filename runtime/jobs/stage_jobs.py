@@ -119,7 +119,7 @@ class StageJobs:
         if own_session and not without and not in_place and pins is None and self._fits_one_task(frame, task):
             one = self._in_one = self._in_one or InOneTask(self.spark)
             whole = replace(task, in_one=True)
-            once = self._planned_once(one, frame, whole, lambda rows: self._adopted(rows.coalesce(1), whole))
+            once = self._planned_once(one, frame, whole, lambda rows: self.in_one_task(rows, whole))
             if once is not None:
                 yield once
         way: HashExchange | InPlace | None = None
@@ -205,6 +205,22 @@ class StageJobs:
             rows = exchanged_by_shard(rows, self.max_parallelism, len(task.manifests), without=without)
         return self._in_order(rows, task)
 
+    def in_one_task(self, rows: DataFrame, task: ShardTask) -> DataFrame:
+        """Rows of all shards in one partition, in order.
+
+        Args:
+            rows: the input, of a session without adaptive execution.
+            task: works on them.
+        """
+        rows = rows.coalesce(1)
+        few = None
+        if task.sort is None and task.epoch.style == "random":
+            few = self.operator.prepare_few(rows, task.epoch)
+        if few is None:
+            return self._adopted(rows, task)
+        prepared, order = few
+        return self._sorted(with_key_group(prepared, self.operator, self.max_parallelism), order)
+
     def beside_pins(self, pins: ShardPins, rows: DataFrame, task: ShardTask) -> DataFrame:
         """As :meth:`in_shards`, where the shards' local copies are.
 
@@ -249,7 +265,11 @@ class StageJobs:
             return False
         if task.epoch.style == "sorted":
             return task.runs is None and is_small(frame)
-        return InOneTask.is_of_use(self._rows) and partitions_of(frame) == 1
+        return self.has_few(frame)
+
+    def has_few(self, frame: DataFrame) -> bool:
+        """Whether an epoch of the stream has rows in one partition, and no more than one task should work on."""
+        return not self._misplaced and InOneTask.is_of_use(self._rows) and partitions_of(frame) == 1
 
     def note_rows(self, rows: int) -> None:
         """An epoch of the stream has had so many."""
@@ -310,7 +330,10 @@ class StageJobs:
         """Rows of shards sorted by Spark, unless the task does it."""
         if task.sort is not None:
             return rows
-        columns = (KEY_GROUP_COLUMN, *self.operator.key_columns, *self.operator.order_in(task.epoch))
+        return self._sorted(rows, self.operator.order_in(task.epoch))
+
+    def _sorted(self, rows: DataFrame, order: tuple[str, ...]) -> DataFrame:
+        columns = (KEY_GROUP_COLUMN, *self.operator.key_columns, *order)
         arrival = arrival_columns(rows.columns) if self.operator.keeps_arrival else ()
         rows = rows.sortWithinPartitions(*[F.col(quoted(name)) for name in (*columns, *arrival)])
         return rows.drop(*arrival) if arrival else rows

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Classes that have been asked for, by Py4J's view of the JVM.
 _CLASSES: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
+#: What tells the name of an object's class, by Py4J's connection.
+_CLASS_NAMES: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
 def java_class(spark: SparkSession, name: str) -> Any:
@@ -36,6 +38,19 @@ def java_class(spark: SparkSession, name: str) -> Any:
             return found
         known[name] = found
     return known[name]
+
+
+def simple_class_name(value: Any) -> str:
+    """The simple name of a Java object's class.
+
+    By a method of a library that Spark needs itself, in one round trip: to get the class first makes an object that has
+    to be collected again.
+    """
+    client = value._gateway_client
+    known = _CLASS_NAMES.get(client)
+    if known is None:
+        known = _CLASS_NAMES[client] = JavaClass("org.apache.commons.lang3.ClassUtils", client).getSimpleName
+    return str(known(value))
 
 
 def java_session(spark: SparkSession) -> Any:

@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyarrow import fs
@@ -17,16 +17,16 @@ from ..catalyst.spark_cluster import JobWork
 from ..storage.filesystem import delete_quietly, list_files, read_bytes
 from ..tasks.progress import SCAN
 from .events.facts import BacklogMoved, FactListener
+from .remaining_time import Pace, PassSeen
 
 logger = logging.getLogger(__name__)
 
 #: Time between two looks at what tasks report: on this machine's disks, and elsewhere, where looking costs requests.
 _PERIOD_S, _PERIOD_ELSEWHERE_S = 1.0, 5.0
+#: So many looks in a row may fail: one asks Spark for stages that it may just be forgetting.
+_MOST_FAILURES = 5
 #: How long a pass runs before anybody looks.
 _FIRST_S = 0.5
-#: The share of a pass's time that reading and shuffling take, until more is known: where Spark aggregates or joins
-#: before the shards, or tasks that scan files aggregate, and elsewhere.
-_SHARE_EARLY, _SHARE = 0.7, 0.4
 
 
 class BacklogProgress:
@@ -53,7 +53,7 @@ class BacklogProgress:
         self.shards = 0
         self._work: Callable[[], JobWork] | None = None
         self._by_spark = False
-        self._pace = Pace(by_spark=False)
+        self._pace = Pace(works_before=False)
         self._started = time.monotonic()
 
     def begin(
@@ -76,7 +76,7 @@ class BacklogProgress:
         """
         delete_quietly(self._filesystem, self.folder)
         self.total_rows, self.shards, self._work, self._by_spark = total_rows, shards, work, by_spark
-        self._pace = Pace(by_spark=by_spark)
+        self._pace = Pace(works_before=by_spark)
         self._started = time.monotonic()
         self._stage, self._told, self._scanned = stage, {}, {}
         if self._listener is not None:
@@ -96,12 +96,18 @@ class BacklogProgress:
     def _tell(self, over: threading.Event) -> None:
         local = isinstance(self._filesystem, fs.LocalFileSystem)
         over.wait(_FIRST_S)  # a pass that is over by then is not disturbed by some forty calls to the JVM
+        failures = 0
         while not over.is_set():
             try:
                 snapshot = self.snapshot()
+                failures = 0
             except Exception as error:  # Spark is gone, say: the run finds out by itself
-                logger.info("the progress of the backlog is unknown: %s", error)
-                return
+                failures += 1
+                if failures == _MOST_FAILURES:
+                    logger.info("the progress of the backlog is unknown: %s: %s", type(error).__name__, error)
+                    return
+                over.wait(_PERIOD_S)
+                continue
             with self._lock:
                 if not over.is_set() and self._listener is not None:
                     self._told = snapshot
@@ -126,6 +132,7 @@ class BacklogProgress:
                 "fraction": 1.0,
                 "rowsPerSecond": rows / elapsed_s,
                 "etaSeconds": 0.0,
+                "etaRangeSeconds": (0.0, 0.0),
                 "shardsDone": self.shards,
                 "shards": self.shards,
                 "spilledBytes": self._told.get("spilledBytes", 0),
@@ -136,16 +143,17 @@ class BacklogProgress:
     def snapshot(self) -> dict[str, Any]:
         """Rows read, shuffled and done, rows/s, shards done, bytes spilled; the fraction that is done, and an ETA.
 
-        Both are None until something has been measured: no bar stands at 0 %, and no ETA is made up.
+        They are None until something has been measured: no bar stands at 0 %, and no ETA is made up.  As long as one
+        number for the ETA could be more than 30 % wrong there is a range, and none where that is too wide.
         """
-        sums, self._scanned = self._reported()
-        has_begun = bool(sums)
-        if self._scanned:
-            self._pace.scans()
+        reports, self._scanned = self._reported()
+        sums: Counter[str] = Counter()
+        for report in reports:
+            sums.update(report)
+        self._pace.works_before |= bool(self._scanned)
         work = JobWork() if self._work is None else self._work()
         elapsed_s = max(time.monotonic() - self._started, 1e-3)
-        inside = self._inside(sums, work) if has_begun else None
-        fraction, eta_s = self._pace.at(elapsed_s, self._before(work), inside)
+        fraction, left = self._pace.at(elapsed_s, self._seen(reports, work))
         return {
             "rowsRead": max(sums["read"], work.rows_read, round(self._of_scans("read"))),
             "rowsShuffled": work.rows_shuffled,
@@ -153,16 +161,17 @@ class BacklogProgress:
             "totalRows": self.total_rows,
             "fraction": fraction,
             "rowsPerSecond": sums["rows"] / elapsed_s,
-            "etaSeconds": eta_s,
+            "etaSeconds": None if left is None else left.eta_s,
+            "etaRangeSeconds": None if left is None else left.range_s,
             "shardsDone": sums["done"],
             "shards": self.shards,
             "spilledBytes": sums["spilledBytes"],
             "elapsedSeconds": elapsed_s,
         }
 
-    def _reported(self) -> tuple[Counter[str], dict[str, dict[str, float]]]:
-        """The sums of what the shards' tasks report, empty if none has begun; what each task that scans files does."""
-        sums: Counter[str] = Counter()
+    def _reported(self) -> tuple[list[Mapping[str, int]], dict[str, dict[str, float]]]:
+        """What the shards' tasks report, nothing if none has begun; what each task that scans files does."""
+        reports: list[Mapping[str, int]] = []
         scanned = dict(self._scanned)
         with contextlib.suppress(OSError, ValueError):  # a file that is being replaced: the next look will see it
             for info in list_files(self._filesystem, self.folder):
@@ -170,101 +179,30 @@ class BacklogProgress:
                 if info.base_name.startswith(SCAN):
                     scanned[info.base_name] = counts
                 else:
-                    sums.update(counts)
-        return sums, scanned
+                    reports.append(counts)
+        return reports, scanned
 
     def _of_scans(self, what: str) -> float:
         return sum(counts[what] for counts in self._scanned.values())
 
-    def _before(self, work: JobWork) -> float | None:
-        """The part of reading and shuffling that is done; None: nothing tells."""
+    def _seen(self, reports: Sequence[Mapping[str, int]], work: JobWork) -> PassSeen:
+        """How far the pass is."""
         if self._scanned:  # such tasks tell Spark nothing before they end
-            return min(self._of_scans("part"), 1.0)
-        if self.total_rows and work.rows_read:
-            return min(work.rows_read / self.total_rows, 1.0)
-        return work.tasks_done / work.tasks if work.tasks_done else None
-
-    def _inside(self, sums: Counter[str], work: JobWork) -> float:
-        """The part of the shards' work that is done."""
-        by_shards = min(sums["done"] / self.shards, 1.0) if self.shards else 0.0
+            before: float | None = min(self._of_scans("part"), 1.0)
+        elif self.total_rows and work.rows_read:
+            before = min(work.rows_read / self.total_rows, 1.0)
+        else:
+            before = work.tasks_done / work.tasks if work.tasks else None
+        if not reports or not self.shards:
+            return PassSeen(before)
         # What Spark has aggregated are fewer rows, which stand for those that it has read.
         total = self.total_rows or (work.rows_read if self._by_spark else work.rows_shuffled)
         if self._scanned:
             total = round(self._of_scans("kept")) + work.rows_read
-        if not total:
-            return by_shards
-        # A sorting task reads all of its rows before the first is done: both halves count.
-        return max(by_shards, min((sums["read"] + sums["rows"]) / (2 * total), 1.0))
 
+        def part_of(what: str) -> float:
+            return min(sum(report[what] for report in reports) / total, 1.0) if total else 0.0
 
-class Pace:
-    """The time that a pass will take yet, from how far its two parts are: what is done before the shards, and they.
-
-    The first part is timed until the shards begin; how long those will take is then a guess by the kind of the stage.
-    From there on their own pace counts.
-
-    Args:
-        by_spark: Spark does a part of the stage's work in the first part.
-    """
-
-    def __init__(self, *, by_spark: bool) -> None:
-        self._share = _SHARE_EARLY if by_spark else _SHARE
-        #: When the first part and the shards began; None: they have not.
-        self._first_s: float | None = None
-        self._begun_s: float | None = None
-        #: What was done of both parts, and since when.
-        self._done: tuple[float | None, float | None] = None, None
-        self._moved_s = 0.0
-        self._seen_s = 0.0
-        self._reached = 0.0
-
-    def scans(self) -> None:
-        """Tasks scan the files by themselves, and say so as soon as they begin."""
-        self._share = _SHARE_EARLY
-
-    def at(self, elapsed_s: float, before: float | None, inside: float | None) -> tuple[float | None, float | None]:
-        """The fraction of the whole that is done, which never falls, and the seconds to its end; None: not known.
-
-        Args:
-            elapsed_s: since the pass began.
-            before: the part of the first part that is done, 0 if it has just begun; None: not known.
-            inside: the part of the shards' work that is done; None: they have not begun.
-        """
-        if inside is not None and self._begun_s is None:
-            # Between two looks; at the first one nothing is known of a first part.
-            self._begun_s = (self._seen_s + elapsed_s) / 2 if self._seen_s else 0.0
-        if before is not None and self._first_s is None:
-            # Until workers run, which takes seconds, nothing is done: their pace does not begin before.
-            self._first_s = 0.0 if before else elapsed_s
-        if (before, inside) != self._done:
-            self._done, self._moved_s = (before, inside), elapsed_s
-        self._seen_s = elapsed_s
-        eta_s = (
-            self._before_the_shards(elapsed_s, before) if self._begun_s is None else self._in_them(elapsed_s, inside)
-        )
-        if eta_s is None:
-            return self._reached or None, None
-        self._reached = max(self._reached, min(elapsed_s / (elapsed_s + eta_s), 1.0))
-        return self._reached, eta_s
-
-    def _before_the_shards(self, elapsed_s: float, before: float | None) -> float | None:
-        if not before:
-            return None
-        now_s, moved_s = (at_s - (self._first_s or 0.0) for at_s in (elapsed_s, self._moved_s))
-        # Between two reports tasks go on as before.
-        whole_s = moved_s / before / self._share
-        return max(whole_s - now_s, whole_s * (1 - self._share) / 2)
-
-    def _in_them(self, elapsed_s: float, inside: float | None) -> float:
-        inside, begun_s = inside or 0.0, self._begun_s or 0.0
-        first_s = max(begun_s - (self._first_s or 0.0), 0.0)
-        whole_s = first_s * (1 - self._share) / self._share
-        guess_s = max(whole_s - (elapsed_s - begun_s), whole_s * (1 - inside) / 2)
-        if not inside:
-            return guess_s
-        paced_s = (self._moved_s - begun_s) / inside * (1 - inside)
-        paced_s = max(paced_s - (elapsed_s - self._moved_s), paced_s / 2)
-        if not whole_s:
-            return paced_s
-        # The more is done, the better is it known.
-        return inside * paced_s + (1 - inside) * guess_s
+        finished = sum(report["done"] for report in reports) / self.shards
+        begun = min(len(reports) / self.shards, 1.0)
+        return PassSeen(before, begun, min(finished, 1.0), part_of("read"), part_of("rows"))

@@ -13,6 +13,9 @@ from .events.events import CheckpointCompleted, DataLost
 from .events.facts import OffsetsRead, SourceSeen
 from .progress import timestamp
 
+#: Of ``sources``: Spark's names of how many rows there were.
+_ROWS = ("numInputRows", "inputRowsPerSecond", "processedRowsPerSecond")
+
 
 def totals(reports: Sequence[ShardReport]) -> Counter[str]:
     """Everything that can be summed up over the shards, by name."""
@@ -83,7 +86,9 @@ def state_operator(
         "numRowsUpdated": sums["keys"],
         "numRowsRemoved": sums["tombstones"],
         "allUpdatesTimeMs": sums["processMs"],
+        "allRemovalsTimeMs": 0,  # an operator removes while it processes
         "commitTimeMs": sums["publishMs"],
+        "memoryUsedBytes": sums["memoryUsedBytes"],
         "numRowsDroppedByWatermark": sums["lateRows"],
         "numShufflePartitions": len(manifests),
         "numStateStoreInstances": len(reports),
@@ -105,8 +110,35 @@ def state_operator(
     }
 
 
-def source_entry(source: SourceSeen) -> dict[str, Any]:
-    """One entry of ``sources``; of several live inputs it tells which one holds the watermark back."""
+def source_entries(
+    sources: Sequence[SourceSeen], rows: int, since_last_s: float, elapsed_s: float
+) -> list[dict[str, Any]]:
+    """The entries of ``sources``.
+
+    Rows are counted for all sources together: the only one that is read has them all, and of several it is not known.
+
+    Args:
+        sources: after the epoch.
+        rows: that they have brought.
+        since_last_s: how long ago the epoch before began; 0: there was none.
+        elapsed_s: how long the epoch has taken.
+    """
+    is_alone = sum(one.is_read for one in sources) == 1
+    entries = []
+    for source in sources:
+        count = 0 if not source.is_read or not rows else rows if is_alone else None
+        rates = (None if count is None else per_second(count, seconds) for seconds in (since_last_s, elapsed_s))
+        entries.append({**_source_entry(source), **dict(zip(_ROWS, (count, *rates), strict=True))})
+    return entries
+
+
+def per_second(rows: int, seconds: float) -> float:
+    """A rate; 0 where no time has passed."""
+    return rows / seconds if seconds > 0 else 0.0
+
+
+def _source_entry(source: SourceSeen) -> dict[str, Any]:
+    """A source without its rows; of several live inputs it tells which one holds the watermark back."""
     entry = {"description": source.name, "isBacklog": source.is_backlog, "finished": source.finished}
     if source.times is None:
         return entry

@@ -1,13 +1,19 @@
-"""Says in English what has happened in a run: adds the driver's facts to :func:`~.descriptions.description_of`."""
+"""Says in English what the driver tells of a run beside events: a name, a detail and a sentence for each fact.
+
+Apart from events, because facts hold what only the driver's process has, and who reads events must not import Spark.
+"""
 
 from __future__ import annotations
 
 from ..jvm.spark_errors import what_happened
 from ..protocols.lifecycle.events import Stop
+from ..support.redaction import redacted
 from .descriptions import Description, description_of
 from .events.facts import (
     InputEnded,
     LiveBegins,
+    LiveFolderGone,
+    LiveFolderIsBack,
     RunFailed,
     RunFinished,
     RunPaused,
@@ -41,6 +47,18 @@ def _(it: LiveBegins) -> Description:
 def _(it: ShardsReused) -> Description:
     finished = f"{it.finished} of {it.shards} shards were finished"
     return Description("reused", finished, f"{finished} by an earlier run, and are taken over")
+
+
+@description_of.register
+def _(it: LiveFolderGone) -> Description:
+    folder = redacted(it.folder)
+    return Description("folder-gone", folder, f"the live folder is gone: {folder}")
+
+
+@description_of.register
+def _(it: LiveFolderIsBack) -> Description:
+    folder = redacted(it.folder)
+    return Description("folder-is-back", folder, f"the live folder is there again: {folder}")
 
 
 @description_of.register

@@ -19,7 +19,8 @@ from .epoch import (
     lag_ms,
     lost_entry,
     offsets_entry,
-    source_entry,
+    per_second,
+    source_entries,
     state_operator,
     together,
     totals,
@@ -162,14 +163,14 @@ class RunHistory:
             phase=applied.phase,
             isBacklog=applied.is_backlog,
             numInputRows=read["inputRows"],
-            inputRowsPerSecond=read["inputRows"] / since_last_s if since_last_s > 0 else 0.0,
-            processedRowsPerSecond=read["inputRows"] / elapsed_s if elapsed_s > 0 else 0.0,
+            inputRowsPerSecond=per_second(read["inputRows"], since_last_s),
+            processedRowsPerSecond=per_second(read["inputRows"], elapsed_s),
             stateOperators=[
                 state_operator(stage.uid, stage.reports, stage.manifests, by_stage[stage.uid])
                 for stage in applied.stages
                 if stage.keeps_state
             ],
-            sources=[source_entry(source) for source in applied.sources],
+            sources=source_entries(applied.sources, read["inputRows"], since_last_s, elapsed_s),
             sink={
                 "description": self._sink,
                 "numOutputRows": written["outputRows"],

@@ -44,7 +44,9 @@ class QueryProgress(FrozenDict):
     ``stateOperators``
         one entry: ``operatorName numRowsTotal`` (entries, values and timers; about, as files are counted and what
         they replace in others is not looked up), ``numRowsUpdated`` (keys touched), ``numRowsRemoved`` (entries),
-        ``allUpdatesTimeMs commitTimeMs`` (process and publish of all shards together), ``numRowsDroppedByWatermark``,
+        ``allUpdatesTimeMs commitTimeMs`` (process and publish of all shards together), ``allRemovalsTimeMs`` (0: to
+        remove is part of processing), ``memoryUsedBytes`` (of the local copies that the tasks have used, with their
+        share of cached blocks; a sorted pass over no earlier state has none), ``numRowsDroppedByWatermark``,
         ``numShufflePartitions`` (shards), ``numStateStoreInstances`` (shards that the epoch visited), and in
         ``customMetrics``: ``numExpiredTimers`` (timers fired), ``numIgnoredTimers`` (registered by timers when all
         input had ended, so they never fire); ``replicaCacheHits`` and ``replicaCacheMisses``, the shards with state
@@ -52,10 +54,12 @@ class QueryProgress(FrozenDict):
         what either brought in; ``stateEntriesWritten stateFilesWritten stateBytesWritten``; ``inputBytes`` that the
         tasks took in, ``spilledBytes`` that their sorters wrote to disk.
     ``sources``
-        ``description isBacklog finished``, and of a live input its own ``eventTime`` and ``isIdle``.  Soon after the
-        epoch, when Spark has told them: ``startOffset endOffset latestOffset metrics`` as in Spark (offsets as JSON
-        values), and of a source with partitions ``lag``, how many messages of each wait.  ``dataLost``, if there are
-        any: ranges of messages that the source has forgotten and the epoch has not read (``failOnDataLoss = false``).
+        ``description isBacklog finished``; ``numInputRows inputRowsPerSecond processedRowsPerSecond``, None if several
+        sources are read, as rows are counted for all together; and of a live input its own ``eventTime`` and
+        ``isIdle``.  Soon after the epoch, when Spark has told them: ``startOffset endOffset latestOffset metrics`` as
+        in Spark (offsets as JSON values), and of a source with partitions ``lag``, how many messages of each wait.
+        ``dataLost``, if there are any: ranges of messages that the source has forgotten and the epoch has not read
+        (``failOnDataLoss = false``).
     ``sink``
         ``description`` with its guarantee, ``numOutputRows``, and ``outputBytes outputFiles`` in ``metrics``.
     ``coordinator``

@@ -71,6 +71,8 @@ class RunRecord:
     #: By source, whether it is in backlog: the switch comes after the last epoch before it.
     in_backlog: dict[str, bool] = field(default_factory=dict)
     happenings: list[Happening] = field(default_factory=list)
+    #: Folders of live file sources that are not there.
+    folders_gone: list[str] = field(default_factory=list)
     #: Whether somebody has paused it.
     is_paused: bool = False
     #: Rows of the sources, and those that were late, of all its epochs.
@@ -126,8 +128,8 @@ class RunRecord:
                 self.in_backlog[event.source] = event.is_backlog
             case CheckpointFailed():
                 self.failed_checkpoints.append(event)
-            case Noted(what="paused" | "resumed"):
-                self.is_paused, self.progressed_ms = event.what == "paused", event.at_ms
+            case Noted():
+                self._note(event)
             case RunEnded():
                 self.ended, self.is_paused = event, False
                 if self.phases:
@@ -135,6 +137,15 @@ class RunRecord:
         told = in_words(event)
         if told is not None:
             self.happenings.append(Happening(event.at_ms, *told))
+
+    def _note(self, event: Noted) -> None:
+        match event.what:
+            case "paused" | "resumed":
+                self.is_paused, self.progressed_ms = event.what == "paused", event.at_ms
+            case "folder-gone":
+                self.folders_gone.append(event.text)
+            case "folder-is-back":
+                self.folders_gone = [folder for folder in self.folders_gone if folder != event.text]
 
     def _enter(self, kind: str, at_ms: int) -> None:
         if self.phases:

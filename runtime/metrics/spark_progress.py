@@ -15,7 +15,9 @@ _STATE_OPERATOR = (
     "numRowsUpdated",
     "allUpdatesTimeMs",
     "numRowsRemoved",
+    "allRemovalsTimeMs",
     "commitTimeMs",
+    "memoryUsedBytes",
     "numRowsDroppedByWatermark",
     "numShufflePartitions",
     "numStateStoreInstances",
@@ -133,8 +135,7 @@ def _source(record: QueryProgress, source: Mapping[str, Any], rows: int) -> dict
 
 
 def _state_operator(stage: Mapping[str, Any]) -> dict[str, Any]:
-    told = {name: stage[name] for name in _STATE_OPERATOR}
-    return {**told, "customMetrics": dict(stage["customMetrics"]), "allRemovalsTimeMs": 0, "memoryUsedBytes": 0}
+    return {**{name: stage[name] for name in _STATE_OPERATOR}, "customMetrics": dict(stage["customMetrics"])}
 
 
 def _offset(value: Any) -> str | None:

@@ -110,6 +110,7 @@ class JobStatus:
             found.append(
                 f"it has not got on for {_s(self.at_ms - run.progressed_ms)}, {_s(limits.silence_ms)} are allowed"
             )
+        found += [f"the live folder {folder} is gone, no files are found there" for folder in run.folders_gone]
         unsaved_ms = 0 if run.unsaved_since_ms is None else self.at_ms - run.unsaved_since_ms
         if limits.checkpoint_age_ms is not None and unsaved_ms > limits.checkpoint_age_ms:
             allowed = _s(limits.checkpoint_age_ms)

@@ -194,6 +194,7 @@ def _position(name: str, epoch: int, read: facts.OffsetsRead) -> events.SourcePo
 
 
 def _backlog(common: dict[str, Any], stage: str, now: Any) -> events.BacklogProgressed:
+    low_s, high_s = now["etaRangeSeconds"] or (None, None)
     return events.BacklogProgressed(
         **common,
         stage=stage,
@@ -208,6 +209,8 @@ def _backlog(common: dict[str, Any], stage: str, now: Any) -> events.BacklogProg
         eta_s=now["etaSeconds"],
         elapsed_s=round(now["elapsedSeconds"], 3),
         rows_shuffled=now.get("rowsShuffled", 0),
+        eta_low_s=low_s,
+        eta_high_s=high_s,
     )
 
 

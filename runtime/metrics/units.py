@@ -55,6 +55,21 @@ def lasting(ms: float) -> str:
     return " ".join(parts) or "0 s"
 
 
+def time_to_go(eta_s: float | None, low_s: float | None, high_s: float | None) -> str | None:
+    """How long something will take yet: one length, or two between which it is; None: neither is known.
+
+    Args:
+        eta_s: the length; None: it is not known well enough.
+        low_s: the lower bound; None: it is not known either.
+        high_s: the upper bound.
+    """
+    if eta_s is not None:
+        return lasting(eta_s * 1000)
+    if low_s is None or high_s is None:
+        return None
+    return f"{lasting(low_s * 1000)} to {lasting(high_s * 1000)}"
+
+
 def percent(fraction: float) -> str:
     """A part of all, in whole percents; 100 % is all of it."""
     return f"{int(fraction * 100)} %"

@@ -234,6 +234,14 @@ class KeyedOperator(ABC):
         """Turn an epoch's input rows into the rows that are shuffled (an aggregate computes partials here)."""
         return frame
 
+    def prepare_few(self, frame: DataFrame, epoch: EpochSpec) -> tuple[DataFrame, tuple[str, ...]] | None:
+        """As :meth:`prepare`, of few rows that one task takes, where Spark has nothing to compute of them.
+
+        Returns:
+            The rows, and the columns that sort those of a key; None: they are prepared as others.
+        """
+        return None
+
     def prepares_by(self, epoch: EpochSpec) -> Hashable:
         """All of an epoch that :meth:`prepare` looks at; None: it has to be asked in each epoch, and Spark may be, too.
 

@@ -38,6 +38,8 @@ _PARQUET_TYPES: dict[str, tuple[str, tuple[str, ...]]] = {
     "timestamp": ("INT64", ("Timestamp(isAdjustedToUTC=true, timeUnit=microseconds,",)),
     "timestamp_ntz": ("INT64", ("Timestamp(isAdjustedToUTC=false, timeUnit=microseconds,",)),
 }
+#: Texts that take fewer bytes each come from a dictionary, whose numbers have at most so many.
+_REPEATED_BYTES = 2
 _CALENDAR_TYPES = ("date", "timestamp", "timestamp_ntz")
 
 #: Takes rows read, and the share of a part that is done.
@@ -78,6 +80,8 @@ class ParquetScan:
     of_paths: tuple[ScanColumn, ...] = ()
     #: A column with each row's number in its file, behind the others; None: nobody asks.
     places: str | None = None
+    #: Texts that may come as dictionaries, of which few values come often.
+    dictionaries: tuple[str, ...] = ()
 
     def batches(
         self, filesystem: fs.FileSystem, part: FilePart, at_once: int | None = None, seen: Seen = lambda *_: None
@@ -139,6 +143,9 @@ class ParquetScan:
         if not groups:
             seen(0, 1.0)
             return
+        repeated = _repeated(metadata, groups, self.dictionaries)
+        if repeated:
+            file = pq.ParquetFile(source, metadata=metadata, read_dictionary=repeated, coerce_int96_timestamp_unit="us")
         in_all, worked_on = sum(metadata.row_group(i).num_rows for i in groups), 0
         has_text = any(pa.types.is_string(column.type) for column in self.columns)
         rows = at_once or (_BATCH_ROWS_OF_TEXT if has_text else _BATCH_ROWS)
@@ -149,7 +156,7 @@ class ParquetScan:
         for batch in read:
             table = pa.Table.from_batches([batch]).select(names)
             for at, column in enumerate(self.columns):
-                if table.schema.field(at).type != column.type:
+                if table.schema.field(at).type != column.type and column.name not in repeated:
                     table = table.set_column(at, column.name, _as(table.column(at), column, part.path))
             for column, constant in zip(self.of_paths, part.constants, strict=True):
                 values = pa.repeat(pa.scalar(constant, column.type), batch.num_rows)
@@ -168,6 +175,21 @@ def _as(array: pa.ChunkedArray, column: ScanColumn, path: str) -> pa.ChunkedArra
     if not same and not pa.types.is_dictionary(array.type):
         raise NotTakenError(f"{path}: column {column.name} is read as {array.type}, not as {column.type}")
     return array.cast(column.type)
+
+
+def _repeated(metadata: Any, groups: list[int], names: tuple[str, ...]) -> list[str]:
+    """Columns that take so few bytes a row that they must be numbers of a dictionary with few values."""
+    if not names:
+        return []
+    rows, sizes = 0, dict.fromkeys(names, 0)
+    for i in groups:
+        group = metadata.row_group(i)
+        rows += group.num_rows
+        for place in range(group.num_columns):
+            column = group.column(place)
+            if column.path_in_schema in sizes:
+                sizes[column.path_in_schema] += column.total_uncompressed_size
+    return [name for name, size in sizes.items() if size < _REPEATED_BYTES * rows]
 
 
 def _row_numbers(metadata: Any, groups: list[int]) -> np.ndarray:

@@ -61,6 +61,7 @@ def is_extreme(data_type: pa.DataType) -> bool:
         or types.is_date32(data_type)
         or types.is_timestamp(data_type)
         or types.is_decimal128(data_type)
+        or types.is_boolean(data_type)
         or (types.is_string(data_type) and _has_extremes_of_text())
     )
 
@@ -126,45 +127,17 @@ def aggregated(
         if not again:
             sums.note(call, values)
         name = f"__v{place}"
-        columns[name] = _comparable(call, values)
+        columns[name] = comparable(call, values)
         wanted.append((name, _MERGED[call.function] if again else call.function))
     found = pa.table(columns).group_by(list(keys), use_threads=False).aggregate(wanted)
     made = {name: found.column(at) for at, name in enumerate(keys)}
     # Keys come first, whatever they are called.
     for at, call in enumerate(calls, len(keys)):
-        made[call.name] = _restored(call, found.column(at))
+        made[call.name] = restored(call, found.column(at))
     return pa.table(made)
 
 
-def of_each_row(table: pa.Table, keys: Sequence[str], calls: Sequence[PartialCall], sums: Sums) -> pa.Table:
-    """Each row of a table as a partial aggregate of its own, in the columns of :func:`aggregated`.
-
-    Args:
-        table: the rows.
-        keys: the key columns.
-        calls: the aggregates.
-        sums: is told how far sums can go.
-
-    Raises:
-        NotTakenError: the values are not among those that are known to give the same.
-    """
-    made = {name: table[name] for name in keys}
-    one = pa.chunked_array([np.ones(table.num_rows, dtype=np.int64)])
-    for call in calls:
-        if call.column is None:
-            made[call.name] = one
-            continue
-        values = table[call.column]
-        if call.function == "count":
-            made[call.name] = pc.is_valid(values).cast(pa.int64()) if values.null_count else one
-            continue
-        sums.note(call, values)
-        found = _comparable(call, values)
-        made[call.name] = _restored(call, pa.chunked_array([found]) if isinstance(found, pa.Array) else found)
-    return pa.table(made)
-
-
-def _comparable(call: PartialCall, values: pa.ChunkedArray) -> pa.ChunkedArray:
+def comparable(call: PartialCall, values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Values that Acero treats as Spark treats the originals."""
     if call.function in ("sum", "min", "max") and pa.types.is_decimal(values.type):
         numbers = _unscaled(call, values)
@@ -176,6 +149,8 @@ def _comparable(call: PartialCall, values: pa.ChunkedArray) -> pa.ChunkedArray:
         return pc.add(values, 0.0)  # no negative zero, as Spark's sums begin with zero
     if call.function == "sum" and pa.types.is_floating(values.type):
         return values.cast(pa.int64())  # partial sums of whole numbers, which are exact
+    if call.function in ("min", "max") and pa.types.is_boolean(values.type):
+        return values.cast(pa.int8())
     if call.function in ("min", "max") and pa.types.is_floating(values.type):
         return _in_order(values, str(call.column))
     return values
@@ -209,7 +184,10 @@ def _in_order(values: pa.ChunkedArray, column: str) -> pa.Array:
     return pa.array(ordered, mask=~valid)
 
 
-def _restored(call: PartialCall, found: pa.ChunkedArray) -> pa.ChunkedArray:
+def restored(call: PartialCall, found: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    """Values of a call's type of those that :func:`comparable` has made, or of what they have come to."""
+    if isinstance(found, pa.Array):
+        return restored(call, pa.chunked_array([found])).chunk(0)
     if call.function in ("min", "max") and pa.types.is_floating(call.type):
         valid = found.is_valid().to_numpy()
         bits = found.fill_null(0).to_numpy()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from operator import itemgetter
 from typing import Any
@@ -68,10 +68,17 @@ class PartialScan:
             seen(rows, let_through, share)
             let_through = 0
 
-        for table in self.scan.batches(filesystem, part, seen=worked_on):
+        scan = replace(self.scan, dictionaries=self._texts_of_values())
+        for table in scan.batches(filesystem, part, seen=worked_on):
             for computed in self._computed(table):
                 let_through += computed.num_rows
                 yield computed
+
+    def _texts_of_values(self) -> tuple[str, ...]:
+        """Columns of texts of which something is computed: once for each different text, where there are few."""
+        values = [value for _, value in self.computed if value.function != "column"]
+        columns = frozenset[str]().union(*(value.columns for value in (*values, *filter(None, [self.condition]))))
+        return tuple(one.name for one in self.scan.columns if one.name in columns and pa.types.is_string(one.type))
 
     def check(self, filesystem: fs.FileSystem, part: FilePart) -> None:
         """Look at a file, and at its first rows if there are rows for which something is not known.

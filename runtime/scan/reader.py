@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -125,9 +126,16 @@ class Reader:
         if bool(expression.isDistinct()) and kind not in ("Min", "Max"):
             raise NotTakenError(f"{text} is of different values")
         children = list(items(function.children()))
-        if kind not in ("Count", "Sum", "Min", "Max") or len(children) != 1 or "try_" in str(function.prettyName()):
+        if kind not in ("Count", "Sum", "Min", "Max") or "try_" in str(function.prettyName()):
             raise NotTakenError(f"{text} is not count, sum, min or max")
         condition = self.value(expression.filter().get()) if expression.filter().isDefined() else None
+        if kind == "Count" and len(children) > 1:
+            # Rows that have values of all of them.
+            conditions = [Value("is_valid", pa.bool_(), (self.value(child),)) for child in children]
+            conditions += [] if condition is None else [condition]
+            whole = reduce(lambda one, other: Value("and", pa.bool_(), (one, other)), conditions)
+            column = self._under(whole, Value("constant", pa.bool_(), (), (True,)), text)
+            return PartialCall(name, "count", column, pa.int64())
         child = children[0]
         if kind == "Count" and child.foldable() and constant(child) is not None and condition is None:
             return PartialCall(name, "count_all", None, pa.int64())

@@ -55,6 +55,8 @@ def of_numbers(numbers: np.ndarray, data_type: pa.DataType, nulls: np.ndarray | 
     """
     if pa.types.is_decimal128(data_type):
         return of_unscaled(numbers, data_type, nulls)
+    if pa.types.is_boolean(data_type):
+        return pa.array(numbers.astype(bool), mask=nulls)
     array = pa.array(numbers, mask=nulls)
     return array if array.type == data_type else array.view(data_type)
 
@@ -64,7 +66,9 @@ def _whole_numbers(column: pa.Array) -> np.ndarray | None:
     types, data_type = pa.types, column.type
     if types.is_decimal128(data_type):
         return unscaled(column)
-    if types.is_date32(data_type):
+    if types.is_boolean(data_type):
+        column = column.cast(pa.int8())
+    elif types.is_date32(data_type):
         column = column.view(pa.int32())
     elif types.is_timestamp(data_type) and data_type.unit == "us":
         column = column.view(pa.int64())

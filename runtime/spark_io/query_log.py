@@ -4,7 +4,8 @@ Either way a file is written under another name and renamed.  By default Spark d
 without Hadoop's native library, starts some thirty processes (``chmod``, ``readlink``) for each micro-batch on a local
 disk, which takes longer than all else.  The other interface, which Spark takes where it does not find the first one,
 still starts six: for the modes of three files and of their checksum files.  Over the raw local file system that lies
-below Hadoop's own one it starts none: that one leaves modes to the process's umask, and writes no checksum files.
+below Hadoop's own one there are no checksum files.  Up to Hadoop 3.4 it leaves modes to the process's umask; from 3.5
+on it sets them, too, so a subclass is taken that does not, compiled by the compiler that Spark has for its own code.
 :meth:`~mixedmode.runtime.checkpoints.spark_log.SparkLog.seal` writes those that recovery looks at.
 """
 
@@ -35,6 +36,14 @@ _LOCAL = ("file:", "/")
 _UMASK, _USUAL_UMASK = "fs.permissions.umask-mode", "022"
 #: Where versions of Spark have it.
 _NAMES = tuple(f"{_PACKAGE}.{place}FileSystemBasedCheckpointFileManager" for place in ("checkpointing.", ""))
+_RAW = "LocalFilesWithoutModes"
+_RAW_SOURCE = f"""
+public class {_RAW} extends org.apache.hadoop.fs.RawLocalFileSystem {{
+    public void setPermission(org.apache.hadoop.fs.Path path, org.apache.hadoop.fs.permission.FsPermission mode) {{}}
+}}
+"""
+#: By Py4J's view of the JVM.
+_COMPILED: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 #: How long Spark may take to make a query's sources.
 _PATIENCE_MS = 10_000
 _LOCK = threading.Lock()
@@ -76,7 +85,7 @@ def write_raw(spark: SparkSession, logs: Sequence[Any]) -> None:
     settings = java_session(spark).sessionState().newHadoopConf()
     if settings.get(_UMASK, _USUAL_UMASK) not in ("22", _USUAL_UMASK):
         return  # Hadoop is to set other modes than a process does by itself
-    raw = java_class(spark, "org.apache.hadoop.fs.FileSystem").getLocal(settings).getRaw()
+    raw = _without_modes(spark, settings)
     for log in logs:
         manager = log.fileManager()
         kind = manager.getClass()
@@ -84,6 +93,35 @@ def write_raw(spark: SparkSession, logs: Sequence[Any]) -> None:
             field = kind.getDeclaredField("fs")
             field.setAccessible(True)
             field.set(manager, raw)
+
+
+def _without_modes(spark: SparkSession, settings: Any) -> Any:
+    """A local file system that leaves modes to the process's umask; where it cannot be had, Hadoop's own raw one.
+
+    Args:
+        spark: a session.
+        settings: Hadoop's.
+    """
+    gateway: Any = spark.sparkContext._gateway
+    try:
+        kind = _compiled(spark)
+        constructor = kind.getDeclaredConstructor(gateway.new_array(java_class(spark, "java.lang.Class"), 0))
+        found = constructor.newInstance(gateway.new_array(java_class(spark, "java.lang.Object"), 0))
+        found.initialize(java_class(spark, "java.net.URI").create("file:///"), settings)
+    except (Py4JError, PySparkException, TypeError):  # another version of Spark
+        return java_class(spark, "org.apache.hadoop.fs.FileSystem").getLocal(settings).getRaw()
+    return found
+
+
+def _compiled(spark: SparkSession) -> Any:
+    """The class of that file system, compiled once."""
+    view: Any = spark._jvm
+    if view not in _COMPILED:
+        compiler = java_class(spark, "org.codehaus.janino.SimpleCompiler")()
+        compiler.setParentClassLoader(java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader())
+        compiler.cook(_RAW_SOURCE)
+        _COMPILED[view] = compiler.getClassLoader().loadClass(_RAW)
+    return _COMPILED[view]
 
 
 def _source_logs(execution: Any) -> list[Any]:

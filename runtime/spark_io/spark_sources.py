@@ -15,7 +15,9 @@ from ..catalyst.spark_plans import analyzed, leaves
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_WILDCARD = re.compile(r"[*?\[{]")
+_WILDCARD = re.compile(r"(?<!\\)[*?\[{]")
+#: In a glob a character that means itself.
+_ESCAPED = re.compile(r"\\([*?\[\]{}\\])")
 
 
 class PlannedSource:
@@ -71,7 +73,8 @@ class PlannedSource:
                 *([self.options["path"]] if "path" in self.options else []),
             ]
         elif self.kind == "LogicalRelation" and class_name(self._leaf.relation()) == "HadoopFsRelation":
-            given = self._leaf.relation().location().rootPaths().mkString("\n").split("\n")
+            # These are what globs have found.
+            return tuple(dict.fromkeys(self._leaf.relation().location().rootPaths().mkString("\n").split("\n")))
         else:
             return ()
         return tuple(dict.fromkeys(_before_wildcard(str(path)) for path in given))
@@ -134,7 +137,7 @@ def is_open(kafka_end: str) -> bool:
 
 def _before_wildcard(path: str) -> str:
     found = _WILDCARD.search(path)
-    return path if found is None else path[: path.rfind("/", 0, found.start()) + 1]
+    return _ESCAPED.sub(r"\1", path if found is None else path[: path.rfind("/", 0, found.start()) + 1])
 
 
 def sources(frame: DataFrame) -> list[PlannedSource]:

@@ -111,8 +111,13 @@ class ScanProgress:
 
         return seen
 
-    def written(self) -> None:
-        """What came of all that is read is in a run, or is nothing."""
+    def written(self, rows: int = 0) -> None:
+        """What came of all that is read is in a run, or is nothing.
+
+        Args:
+            rows: that the run has, where only then it is known how many rows are kept.
+        """
+        self._kept += rows
         self._written_bytes = self._bytes
         self.write()
 

@@ -15,6 +15,8 @@ from .keygroups import bit_reversed, is_power_of_two
 
 _SEED = 42
 _U32 = np.uint32
+#: Rows that are hashed at once: few enough for all of their numbers to stay in the processor's cache.
+_BLOCK_ROWS = 8192
 
 
 def is_hashable(data_type: pa.DataType) -> bool:
@@ -91,52 +93,81 @@ def _numbers(array: pa.Array, data_type: pa.DataType) -> np.ndarray:
 
 
 def _of_ints(numbers: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-    return _finished(_mixed(seeds, numbers.view(_U32)), _U32(4))
+    return _of_words(numbers.view(_U32).reshape(-1, 1), seeds)
 
 
 def _of_longs(numbers: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-    words = numbers.view(_U32).reshape(-1, 2)
-    return _finished(_mixed(_mixed(seeds, words[:, 0]), words[:, 1]), _U32(8))
+    return _of_words(numbers.view(_U32).reshape(-1, 2), seeds)
+
+
+def _of_words(table: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+    """Values of as many words each."""
+    hashes = seeds.copy()
+    rotated = np.empty(_BLOCK_ROWS, dtype=_U32)
+    for at in range(0, len(hashes), _BLOCK_ROWS):
+        block = hashes[at : at + _BLOCK_ROWS]
+        for words in table[at : at + _BLOCK_ROWS].T:
+            _mix(block, words.copy(), rotated[: len(block)])
+    return _finished(hashes, _U32(4 * table.shape[1]))
 
 
 def _of_bytes(array: pa.Array, seeds: np.ndarray) -> np.ndarray:
     """Words of four bytes, then each byte that is left as a number of its own, with its sign, as Spark does it."""
     _, offsets_buffer, data_buffer = array.buffers()
-    offsets = np.frombuffer(offsets_buffer, dtype=np.int32)[array.offset : array.offset + len(array) + 1].astype(
-        np.int64
-    )
+    if not len(array):
+        return _finished(seeds, _U32(0))
+    offsets = np.frombuffer(offsets_buffer, dtype=np.int32)[array.offset : array.offset + len(array) + 1]
     data = np.zeros(0, dtype=np.uint8) if data_buffer is None else np.frombuffer(data_buffer, dtype=np.uint8)
-    starts, lengths = offsets[:-1], np.diff(offsets)
-    hashes = seeds.copy()
-    if len(lengths) and lengths[0] and not lengths[0] % 4 and (lengths == lengths[0]).all():
+    lengths = np.diff(offsets)
+    if lengths[0] and not lengths[0] % 4 and (lengths == lengths[0]).all():
         # Texts of one length, as UUIDs are: their words are the columns of a table, and nothing need be looked up.
-        table = data[offsets[0] : offsets[-1]].copy().view(_U32).reshape(len(lengths), -1)
-        for words in np.ascontiguousarray(table.T):
-            hashes = _mixed(hashes, words)
-        return _finished(hashes, _U32(int(lengths[0])))
-    for word in range(int(lengths.max(initial=0)) // 4):
-        rows = np.flatnonzero(lengths >= 4 * (word + 1))
-        places = starts[rows] + 4 * word
-        value = data[places].astype(_U32)
-        for byte in (1, 2, 3):
-            value |= data[places + byte].astype(_U32) << _U32(8 * byte)
-        hashes[rows] = _mixed(hashes[rows], value)
-    whole = lengths - lengths % 4
-    for byte in range(3):
-        rows = np.flatnonzero(lengths - whole > byte)
-        if len(rows):
-            value = data[starts[rows] + whole[rows] + byte].view(np.int8).astype(np.int32).view(_U32)
-            hashes[rows] = _mixed(hashes[rows], value)
+        return _of_words(data[offsets[0] : offsets[-1]].copy().view(_U32).reshape(len(lengths), -1), seeds)
+    hashes = seeds.copy()
+    # The four bytes from each place on.
+    words = np.ndarray(max(len(data) - 3, 0), np.dtype("<u4"), data if len(data) else None, 0, (1,))
+    for at in range(0, len(hashes), _BLOCK_ROWS):
+        block = slice(at, at + _BLOCK_ROWS)
+        _mix_texts(hashes[block], offsets[:-1][block].astype(np.int64), lengths[block], data, words)
     return _finished(hashes, lengths.astype(_U32))
 
 
-def _rotated(numbers: np.ndarray, bits: int) -> np.ndarray:
-    return (numbers << _U32(bits)) | (numbers >> _U32(32 - bits))
+def _mix_texts(
+    hashes: np.ndarray, starts: np.ndarray, lengths: np.ndarray, data: np.ndarray, words: np.ndarray
+) -> None:
+    """Mix some texts of different lengths into hashes."""
+
+    def mix(rows: np.ndarray, values: np.ndarray) -> None:
+        if len(rows) == len(hashes):
+            _mix(hashes, values, np.empty_like(hashes))
+        elif len(rows):
+            some = hashes[rows]
+            _mix(some, values, np.empty_like(some))
+            hashes[rows] = some
+
+    for word in range(int(lengths.max()) // 4):
+        rows = np.flatnonzero(lengths >= 4 * (word + 1))
+        mix(rows, words[starts[rows] + 4 * word])
+    ends, rest = starts + (lengths & ~3), lengths & 3
+    for byte in range(3):
+        rows = np.flatnonzero(rest > byte)
+        mix(rows, data[ends[rows] + byte].view(np.int8).astype(np.int32).view(_U32))
 
 
-def _mixed(hashes: np.ndarray, words: np.ndarray) -> np.ndarray:
-    mixed = _rotated(words * _U32(0xCC9E2D51), 15) * _U32(0x1B873593)
-    return _rotated(hashes ^ mixed, 13) * _U32(5) + _U32(0xE6546B64)
+def _mix(hashes: np.ndarray, words: np.ndarray, scratch: np.ndarray) -> None:
+    """Mix a word into each hash, in place; ``words`` and ``scratch`` are written over."""
+    words *= _U32(0xCC9E2D51)
+    _rotate(words, 15, scratch)
+    words *= _U32(0x1B873593)
+    hashes ^= words
+    _rotate(hashes, 13, scratch)
+    hashes *= _U32(5)
+    hashes += _U32(0xE6546B64)
+
+
+def _rotate(numbers: np.ndarray, bits: int, scratch: np.ndarray) -> None:
+    np.right_shift(numbers, _U32(32 - bits), out=scratch)
+    numbers <<= _U32(bits)
+    numbers |= scratch
 
 
 def _finished(hashes: np.ndarray, length: np.ndarray | np.uint32) -> np.ndarray:

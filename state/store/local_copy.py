@@ -39,6 +39,9 @@ from .state_manifest import StateManifest
 
 logger = logging.getLogger(__name__)
 
+#: What RocksDB keeps in memory for a database alone.
+_IN_MEMORY = ("rocksdb.cur-size-all-mem-tables", "rocksdb.estimate-table-readers-mem")
+
 
 class LocalStateCopy:
     """Point and range reads of one shard's committed state."""
@@ -87,6 +90,12 @@ class LocalStateCopy:
     def cursor(self) -> LocalStateCursor:
         """A cursor for many short range reads in ascending order."""
         return LocalStateCursor(self.database, self._failed)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes that its tables hold in memory, without the blocks of the process's cache; 0 once it is closed."""
+        database = self._database
+        return 0 if database is None else sum(database.property_int_value(name) or 0 for name in _IN_MEMORY)
 
     def close(self) -> None:
         """Release the database and delete its folder.  Cursors and scans that are still alive keep the files open.
@@ -186,6 +195,12 @@ class LocalStateCache:
                 oldest.local_copy.close()
             return held.local_copy
 
+    def memory_of(self, local_copy: LocalStateCopy) -> int:
+        """Bytes of memory that a local copy takes: its own, and its share of the blocks that all copies have cached."""
+        with self._lock:
+            cached = 0 if self._blocks is None else self._blocks.get_usage()
+            return local_copy.memory_bytes + cached // max(1, len(self._held))
+
     def retire(self, job: str, pool: str, shards: int) -> None:
         """Close what is held of shards that a stage does not have any more.
 
@@ -207,7 +222,7 @@ class LocalStateCache:
             return None
         if missing:
             try:
-                held.restorer.bring(held.local_copy.database, manifest.key_groups, missing)
+                held.restorer.bring(held.local_copy.database, manifest.key_groups, missing, at_hand=True)
             except BaseException:
                 held.local_copy.close()
                 raise

@@ -20,6 +20,8 @@ from .pool import PoolWriter, StatePool, writing
 #: Entries and about the bytes of values per record batch of a log (an Arrow array ends at 2 GiB).
 _LOG_BATCH_ENTRIES = 16_384
 _LOG_BATCH_BYTES = 16 * 1024 * 1024
+#: Smaller ones are not compressed: that would take longer than to write them.
+_COMPRESSED_BYTES = 64 * 1024
 _LOG_SCHEMA = pa.schema([pa.field("key", pa.binary(), nullable=False), pa.field("value", pa.binary())])
 
 
@@ -114,9 +116,9 @@ class LogWriter(PoolWriter):
 
     def _write(self, batch: pa.RecordBatch) -> None:
         if self._stream is None:
-            self._stream = pa.ipc.new_stream(
-                self._sink, _LOG_SCHEMA, options=pa.ipc.IpcWriteOptions(compression="zstd")
-            )
+            compression = "zstd" if batch.nbytes >= _COMPRESSED_BYTES else None
+            options = pa.ipc.IpcWriteOptions(compression=compression)
+            self._stream = pa.ipc.new_stream(self._sink, _LOG_SCHEMA, options=options)
         self._tombstones += batch.column(1).null_count
         self._entries += batch.num_rows - batch.column(1).null_count
         self._stream.write_batch(batch)
@@ -148,13 +150,13 @@ class LogWriter(PoolWriter):
             try:
                 with open(staged, "wb") as file:
                     file.write(data)
-                self._pool.publish(self._name, staged)
+                self._pool.publish(self._name, staged, with_name=True)
             except OSError:
                 # In a pool elsewhere the file is not the pool's yet, so abort() would not find it.
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(staged)
                 raise
-        self._pool.sync_folder()
+        self._pool.keep(self._name, data)
         return [self._file]
 
     def abort(self) -> None:
@@ -164,9 +166,9 @@ class LogWriter(PoolWriter):
             self._file = None
 
 
-def read_log(pool: StatePool, file: StateFile) -> Iterator[pa.RecordBatch]:
-    """The checked content of a log, in order."""
-    data = pool.read(file)
+def read_log(pool: StatePool, file: StateFile, *, at_hand: bool = False) -> Iterator[pa.RecordBatch]:
+    """The checked content of a log, in order; ``at_hand``: see :meth:`StatePool.read`."""
+    data = pool.read(file, at_hand=at_hand)
     entries = tombstones = 0
     try:
         with pa.ipc.open_stream(data) as reader:

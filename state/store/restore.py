@@ -48,13 +48,22 @@ class Restorer:
             self.bring(database, manifest.key_groups, manifest.files)
             _delete_outside(database, manifest)
 
-    def bring(self, database: Rdict, key_groups: KeyGroupRange, files: Sequence[StateFile]) -> None:
-        """Apply files, in order."""
+    def bring(
+        self, database: Rdict, key_groups: KeyGroupRange, files: Sequence[StateFile], *, at_hand: bool = False
+    ) -> None:
+        """Apply files, in order.
+
+        Args:
+            database: of the local copy.
+            key_groups: those of the shard.
+            files: what is applied.
+            at_hand: of logs that this process has just written, what it has kept will do.
+        """
         for run in _runs(files):
             if run[0].format == "sst":
                 self._ingest(database, run)
             else:
-                self._apply_log(database, run[0], key_groups)
+                self._apply_log(database, run[0], key_groups, at_hand=at_hand)
 
     def _ingest(self, database: Rdict, files: Sequence[StateFile]) -> None:
         """Ingest tables that follow each other without overlap."""
@@ -89,9 +98,9 @@ class Restorer:
                     f"its checkpoint recorded {file.entries} and {file.tombstones}"
                 )
 
-    def _apply_log(self, database: Rdict, file: StateFile, key_groups: KeyGroupRange) -> None:
+    def _apply_log(self, database: Rdict, file: StateFile, key_groups: KeyGroupRange, *, at_hand: bool) -> None:
         whole = file.key_groups.first in key_groups and file.key_groups.last in key_groups
-        for batch in read_log(self.pool, file):
+        for batch in read_log(self.pool, file, at_hand=at_hand):
             changes = _changes(batch, None if whole else key_groups)
             try:
                 database.write(changes, without_log())

@@ -19,12 +19,15 @@ import mixedmode
 import pytest
 import support
 from mixedmode import CheckpointError, QueryError, StateSchemaError, UserCodeError, events
+from mixedmode.planner.cli.app import app
 from mixedmode.runtime.connectors.sources.live_query import Stopped
+from mixedmode.runtime.driver.sources import live_folders
 from mixedmode.runtime.metrics.events.run_listener import ROUTINE
 from mixedmode.runtime.support import failpoints
 from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
+from typer.testing import CliRunner
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -250,6 +253,27 @@ def test_the_log_of_a_failure(
     assert "terminated with error" not in told and "BatchNotTaken" not in told, told
     log = world.spark._jvm.org.apache.logging.log4j.LogManager.getContext(False).getConfiguration()
     assert "ResolveWriteToStream" not in str(log.getLoggers().keySet())
+
+
+def test_a_live_folder_that_is_removed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``mixedmode status`` says so while Spark says nothing; files in a folder that is made again are processed."""
+    monkeypatch.setattr(live_folders, "_EVERY_MS", 0)
+    query = world.start(support.sessions(None, world.live()))
+    assert query.wait_for("live", 300), query.exception()
+    kept = world.landing.with_name("moved")
+    world.landing.rename(kept)
+    support.wait_until(lambda: support.details(query, "folder-gone") == [str(world.landing)])
+    query.history()
+    asked = CliRunner().invoke(app, ["status", str(world.checkpoints)])
+    assert asked.exit_code == 4 and "is gone" in asked.stdout, asked.stdout
+    kept.rename(world.landing)
+    world.land([("a", 1, 7)])
+    query.processAllAvailable()
+    support.wait_until(lambda: support.details(query, "folder-is-back") == [str(world.landing)])
+    assert sum(epoch["numInputRows"] for epoch in query.recentProgress) == 1
+    query.history()
+    assert CliRunner().invoke(app, ["status", str(world.checkpoints)]).exit_code == 0
+    query.stop()
 
 
 @pytest.mark.slow

@@ -119,6 +119,21 @@ class Shop:
         return sorted(map(tuple, both.applyInPandas(outcomes, RESULT).collect()), key=repr)
 
 
+def test_two_inputs_over_the_switch(world: World) -> None:
+    """One side has a history, both have rows that wait and rows that come later: what Spark's own cogroup gives."""
+    shop = Shop(world)
+    world.land(ORDERS[100:130])
+    shop.zones["payments"].land(PAYMENTS[:60])
+    query = world.start(shop.job(world.history(ORDERS[:100])))
+    assert query.wait_for("live", 300), query.exception()
+    assert query.lastProgress["numInputRows"] == 190
+    shop.land(query, orders=ORDERS[130:], payments=PAYMENTS[60:])
+    shop.land(query, **LATER)
+    query.stop()
+    assert sorted(world.output(), key=repr) == shop.expected()
+
+
+@pytest.mark.slow
 def test_two_inputs_go_from_backlog_to_stream(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """One side has a history, both have rows that wait and rows that come later; a failure in the backlog whose
     finished shards are taken over, a restart and a savepoint with other shards lie between.  It gives what Spark's own

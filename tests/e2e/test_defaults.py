@@ -74,6 +74,7 @@ def test_runs_that_end_by_themselves_give_each_window_once(worlds: Any) -> None:
     assert dropped == 1
 
 
+@pytest.mark.slow
 def test_a_job_that_began_under_max_goes_on_by_default(world: World) -> None:
     """Its switch has fired what straddled it; from then on each window comes once, however it is started again."""
     history, rest = ROWS[:55], ROWS[55:]  # the window from 500 to 600 straddles the switch

@@ -87,10 +87,8 @@ def finish(world: World, query: MixedQuery) -> None:
     assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
 
 
-@pytest.mark.parametrize(
-    "place",
-    [pytest.param("checkpoints", marks=pytest.mark.slow), pytest.param("out", marks=pytest.mark.slow), "replicas"],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["checkpoints", "out", "replicas"])
 def test_full_in_the_stream(world: World, disk: Disk, place: str) -> None:
     """An epoch that cannot write its state, its output or its local copy fails the job; the next run repeats it."""
     options = dict(OPTIONS)

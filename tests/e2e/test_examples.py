@@ -34,7 +34,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
         ),
         pytest.param("quiet_customers.py", "EQUAL to one batch over everything: 20 alerts", marks=pytest.mark.slow),
         pytest.param("statements_in_sql.py", "EQUAL to the same statements over tables", marks=pytest.mark.slow),
-        ("test_my_processor.py", "5 passed"),
+        pytest.param("test_my_processor.py", "5 passed", marks=pytest.mark.slow),
         pytest.param("unique_events.py", "EQUAL to one batch over everything: 65 windows", marks=pytest.mark.slow),
         pytest.param("visits_in_pandas.py", "EQUAL to one batch over everything", marks=pytest.mark.slow),
     ],

@@ -87,6 +87,7 @@ def plain(frame: DataFrame) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in frame.collect() if row.key != support.FLUSH_KEY), key=repr)
 
 
+@pytest.mark.slow
 def test_a_stream_agrees_with_stock(worlds: Any, spark: SparkSession) -> None:
     """Micro-batch by micro-batch, each key's rows in one call, as stock has them; in any number of frames."""
     stock, world = worlds(), worlds()

@@ -32,6 +32,7 @@ def entries(query: Any) -> int:
     return int(found["numRowsTotal"])
 
 
+@pytest.mark.slow
 def test_a_side_that_ends_lets_the_other_ones_state_go(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """J9, J11: the left is history alone.  Checkpoints go on, the right's watermark is the only one from there on, rows
     of the left go out or are dropped as it passes them, and right rows find no place in the state."""

@@ -57,6 +57,8 @@ def test_every_shard_says_how_it_found_its_state(finished: tuple[World, MixedQue
     # Whether the second epoch hits depends on which Python workers Spark takes.
     assert second["replicaCacheMisses"] + second["replicaCacheHits"] == 2
     assert second["stateFilesRead"] > 0
+    backlog, *live = [progress.stateOperators[0]["memoryUsedBytes"] for progress in epochs(finished[1])]
+    assert backlog == 0 and min(live) > 0, "a first backlog has no local copy, and each live epoch has"
 
 
 def test_rows_keys_and_bytes_are_counted(finished: tuple[World, MixedQuery]) -> None:
@@ -64,6 +66,9 @@ def test_rows_keys_and_bytes_are_counted(finished: tuple[World, MixedQuery]) -> 
     query = finished[1]
     per_epoch = epochs(query)
     assert [progress.numInputRows for progress in per_epoch] == [60, 30, 30, 2]
+    # A backlog may read the live source, too; later only that is read.
+    of_sources = [[source["numInputRows"] for source in progress.sources] for progress in per_epoch]
+    assert of_sources == [[None, None], [0, 30], [0, 30], [0, 2]]
     assert per_epoch[0].stateOperators[0]["numRowsUpdated"] == len({event[0] for event in EVENTS[:60]})
     assert [progress.stateOperators[0]["numRowsDroppedByWatermark"] for progress in per_epoch] == [0, 0, 0, 1]
     for progress in per_epoch:

@@ -53,14 +53,9 @@ def delivered(world: World, frame: Any, mode: str, name: str) -> tuple[str, Rows
     return table.schema.simpleString(), sorted(rows.values(), key=repr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("job", "mode"),
-    [
-        (totals, "update"),
-        pytest.param(totals, "complete", marks=pytest.mark.slow),
-        pytest.param(once, "append", marks=pytest.mark.slow),
-        pytest.param(counts, "complete", marks=pytest.mark.slow),
-    ],
+    ("job", "mode"), [(totals, "update"), (totals, "complete"), (once, "append"), (counts, "complete")]
 )
 def test_a_table_has_the_names_and_values_of_stock(world: World, job: Callable[[Any], Any], mode: str) -> None:
     """Over history and live input."""

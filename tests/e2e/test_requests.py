@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import support
 from driver_jvm import KILLED, DriverJvm
 from mixedmode.errors import QueryError
+from mixedmode.planner.cli.app import app
 from mixedmode.runtime.checkpoints.savepoints.store import open_savepoint
 from mixedmode.runtime.driver.requests.remote_client import ask
 from mixedmode.runtime.support.failpoints import VARIABLE
 from support import World
+from typer.testing import CliRunner
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
 
@@ -44,11 +44,13 @@ class Job:
         assert self.process.stdout.readline() == "live\n"
 
     def command(self, *arguments: object) -> subprocess.CompletedProcess[str]:
-        """Run a command, with JSON."""
+        """Run a command in the job's folder, with JSON; the run is in another process."""
         words = [str(argument) for argument in arguments]
         waits = ["--timeout", "300"] if words[0] in ("savepoint", "stop", "pause", "resume", "rescale") else []
-        command = [sys.executable, "-m", "mixedmode", *words, "--json", *waits]
-        return subprocess.run(command, capture_output=True, text=True, cwd=self.folder, timeout=400)
+        with pytest.MonkeyPatch.context() as there:
+            there.chdir(self.folder)
+            done = CliRunner().invoke(app, [*words, "--json", *waits])
+        return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
 
     def ended(self) -> int:
         """Wait for the driver's end; its exit code."""
@@ -72,9 +74,9 @@ def job(tmp_path: Path, driver_jvm: DriverJvm) -> Iterator[Job]:
 
 
 @pytest.mark.spark
-def test_savepoint_and_stop_by_command(job: Job, spark: Any, tmp_path: Path) -> None:
-    """A job takes a savepoint in a pause, goes on, with other shards, and stops with another savepoint; restored
-    elsewhere, nothing is missing."""
+def test_savepoint_and_stop_by_command(job: Job, tmp_path: Path) -> None:
+    """A job takes a savepoint in a pause, goes on, with other shards, and stops with another savepoint; started
+    again and drained, nothing is missing."""
     job.start()
     paused = job.command("pause", job.checkpoints)
     assert (paused.returncode, json.loads(paused.stdout)) == (0, {"paused": True})
@@ -96,15 +98,11 @@ def test_savepoint_and_stop_by_command(job: Job, spark: Any, tmp_path: Path) -> 
     assert not list((job.checkpoints / "mixedmode" / "requests").iterdir())
     assert open_savepoint(str(tmp_path / "last")).latest().kind == "checkpoint"
 
-    elsewhere = World(spark, tmp_path)
-    elsewhere.checkpoints = tmp_path / "elsewhere"
-    keyed = support.sessions(None, elsewhere.live()).uid("sessions")
-    query = elsewhere.start(keyed, {"execution.savepoint.path": str(tmp_path / "last"), "pipeline.parallelism": 3})
-    assert query.wait_for("live", 300), query.exception()
-    elsewhere.land(EVENTS[90:], support.flush_after(EVENTS))
-    query.processAllAvailable()
-    query.stop()
-    assert support.without_flush(elsewhere.output()) == support.sessions_of(EVENTS)
+    job.start()  # from the savepoint's checkpoint, with the shards that it has
+    ended = job.command("stop", job.checkpoints, "--savepoint", tmp_path / "end", "--drain")
+    assert ended.returncode == 0, ended.stdout
+    assert job.ended() == 0
+    assert support.committed(job.folder / "out") == support.sessions_of(EVENTS[:90])
 
 
 @pytest.mark.slow

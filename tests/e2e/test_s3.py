@@ -6,10 +6,12 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import mixedmode
 import pytest
 import support
 from mixedmode.runtime.storage.filesystem import list_files, resolve
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from s3_server import S3Server
 from s3_support import EVENTS, Place, started
 
@@ -105,3 +107,32 @@ def test_start_says_what_is_wrong(spark: SparkSession, store: S3Server) -> None:
     finally:
         for name in (*different, "fs.s3.impl"):
             conf.unset(name)
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv"])
+def test_rows_that_an_output_has(spark: SparkSession, store: S3Server, format: str) -> None:
+    """A job with a new checkpointLocation refuses its own rows in a bucket, adds to those of others, and replaces all
+    of them; its restart does not."""
+    root = f"s3a://{store.make(f'existing-{format}')}"
+    columns = "k string, n long"
+
+    def writer(value: int, location: str, name: str = "totals", **options: str) -> Any:
+        frame = spark.sql(f"select 'k{value}' as k, {value}L as n")
+        made = mixedmode.read(history=frame).groupBy("k").agg(F.sum("n").alias("n")).writeStream.queryName(name)
+        made.option("path", f"{root}/out").option("checkpointLocation", f"{root}/{location}").format(format)
+        return made.option("execution.runtime-mode", "batch").option("pipeline.parallelism", 1).options(**options)
+
+    def values() -> list[int]:
+        rows = spark.read.schema(columns).format(format).load(f"{root}/out")
+        return sorted(row.n for row in rows.collect())
+
+    writer(1, "first").start().awaitTermination()
+    error = support.refusal(writer(2, "second").start)
+    assert error.code == "MIXEDMODE_OUTPUT_EXISTS" and f"'{root}/first'" in str(error)
+    writer(3, "other", name="other").start().awaitTermination()
+    assert values() == [1, 3]
+    replaces = {"execution.sink.existing": "replace"}
+    for _ in range(2):
+        writer(4, "third", **replaces).start().awaitTermination()
+        assert values() == [4]
+    assert support.refusal(writer(5, "fourth").start).code == "MIXEDMODE_OUTPUT_EXISTS"

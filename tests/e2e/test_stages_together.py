@@ -11,6 +11,7 @@ import support
 from epoch_failures import EpochFailures
 from mixedmode.runtime.jobs.fused_stages import FusedStages
 from mixedmode.runtime.tasks.report_accumulator import ReportAccumulator
+from mixedmode.runtime.tasks.shard.shards_in_one import InOneTask
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from support import World
@@ -48,8 +49,10 @@ class Jobs:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.together: list[bool] = []
+        #: Of each plan whether one task works on all shards.
+        self.in_one: list[bool] = []
         self.doubles = False
-        execute, of = FusedStages.execute, ReportAccumulator.of
+        execute, of, planned = FusedStages.execute, ReportAccumulator.of, FusedStages._planned
 
         def executed(one: FusedStages, *arguments: Any) -> Any:
             done = execute(one, *arguments)
@@ -60,15 +63,29 @@ class Jobs:
             found = of(one, teller)
             return [*found, found[0]] if self.doubles else found
 
+        def noted(one: FusedStages, shape: Any, first: Any, second: Any) -> Any:
+            made = planned(one, shape, first, second)
+            self.in_one.append(first.in_one and made is not None)
+            return made
+
+        monkeypatch.setattr(FusedStages, "_planned", noted)
         monkeypatch.setattr(FusedStages, "execute", executed)
         monkeypatch.setattr(ReportAccumulator, "of", told)
 
 
 @pytest.mark.slow
-def test_two_stages_in_one_job_give_what_they_give_by_themselves(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through projections and steps between them.  An epoch that fails behind the job leaves no
-    trace; where a task's rows may have gone on twice, the stages run one after the other, from that epoch on."""
+@pytest.mark.parametrize("in_one", [True, False])
+def test_two_stages_in_one_job_give_what_they_give_by_themselves(
+    world: World, monkeypatch: pytest.MonkeyPatch, in_one: bool
+) -> None:
+    """In one task, or in one for each shard; through projections and steps between them.
+
+    An epoch that fails behind the job leaves no trace; where a task's rows may have gone on twice, the stages run one
+    after the other, from that epoch on.
+    """
     jobs, failures = Jobs(monkeypatch), EpochFailures(monkeypatch, None)
+    if not in_one:
+        monkeypatch.setattr(InOneTask, "is_possible", staticmethod(lambda operator, parallelism: False))
     options = {"execution.checkpointing.interval": "1 ms"}
     job = firsts(world.history(PARTS[0]), world.live(maxFilesPerTrigger="1"))
     query = world.start(job, options)
@@ -76,6 +93,7 @@ def test_two_stages_in_one_job_give_what_they_give_by_themselves(world: World, m
     world.land(*PARTS[1:4])
     query.processAllAvailable()
     assert jobs.together[-1:] == [True], jobs.together
+    assert jobs.in_one == [in_one]
     assert query.lastProgress is not None
     failures.point = "epoch-before-apply"
     world.land(PARTS[4])

@@ -66,9 +66,8 @@ def compared(worlds: Callable[[], Any], batches: list[list[Sided]], job: Callabl
     return given, wanted, dropped(ours), dropped(theirs)
 
 
-@pytest.mark.parametrize(
-    ("how", "condition"), [("full", IN_RANGE), pytest.param("leftsemi", FURTHER, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("how", "condition"), [("full", IN_RANGE), ("leftsemi", FURTHER)])
 def test_a_join_gives_what_stock_does_batch_by_batch(worlds: Any, how: str, condition: str) -> None:
     """J2-J4, J8: the same rows in the same micro-batch, with late rows on both sides, of which as many are dropped.
 

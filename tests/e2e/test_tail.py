@@ -70,7 +70,7 @@ def run_over_the_switch(world: World, job: Any) -> mixedmode.MixedQuery:
     """History, then epochs with rows and by timers alone, cut anywhere."""
     query = world.start(job, OBSERVED)
     assert query.wait_for("live", 300), query.exception()
-    for part in (EVENTS[90:95], EVENTS[95:150], EVENTS[150:], support.flush_after(EVENTS)):
+    for part in (EVENTS[90:95], EVENTS[95:], support.flush_after(EVENTS)):
         world.land(part)
         query.processAllAvailable()
     query.stop()
@@ -96,6 +96,7 @@ def test_behind_an_aggregate(world: World) -> None:
     assert world.output() == rows_of(expected)
 
 
+@pytest.mark.slow
 def test_stars_behind_windows_of_rows_that_come_through_views(world: World) -> None:
     """Fields of the window by star, then all columns as JSON, of which the hidden event time is none."""
 

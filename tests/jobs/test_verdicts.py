@@ -93,6 +93,7 @@ def test_more_lines_are_run_only_if_the_job_itself_is_not_the_same(tmp_path: Pat
         assert verdicts.verdict(None, job, tmp_path, _stock(), run, _as_before).kind == kind  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_job_whose_stock_results_depend_on_cuts_is_not_the_same(spark: SparkSession, folder: Path) -> None:
     stock = verdicts.stock_of(spark, _JOBS[0], folder)
     assert stock.results[0].rows == ("[3]",) * files.FILES

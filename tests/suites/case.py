@@ -125,6 +125,7 @@ def case(
     suite: str,
     *tests: str,
     modes: Sequence[str] = (),
+    also: Sequence[Test] = (),
     **settings: Any,
 ) -> Callable[[Callable[[Read], Any]], Callable[[Read], Any]]:
     """Add the decorated query to ``cases``.
@@ -134,6 +135,7 @@ def case(
         suite: of Spark.
         tests: names of Spark's tests.
         modes: output modes in which it is a test of its own, whose name ends with the mode.
+        also: tests of other suites that it stands for, too.
         settings: see :class:`Case`.
     """
 
@@ -142,7 +144,7 @@ def case(
         for mode in modes or (settings.get("mode", "append"),):
             names = tuple((suite, f"{test} - {mode.capitalize()}" if modes else test) for test in tests)
             taken = {**settings, "mode": mode}
-            cases.append(Case(f"{name}_{mode}" if modes else name, names, query, **taken))
+            cases.append(Case(f"{name}_{mode}" if modes else name, (*names, *also), query, **taken))
         return query
 
     return keep

@@ -42,7 +42,9 @@ same on `mixedmode` as on stock Spark. {excluded} further tests of these suites 
 5. Where Spark's test starts another query over the old checkpoint (another processor, mode, setting or schema), so do
    both sides.
 6. Where Spark runs a test several times with other formats or implementations of its state, it is one test here.
-7. If the results of a processor with timers differ, the reason also compares them over the rows in event-time order,
+7. Tests about files, about tables in memory and about runs that end by themselves are programs of their own beside the
+   cases. Stock Spark and `mixedmode` run the same program; the rows of each call, or the files, are compared.
+8. If the results of a processor with timers differ, the reason also compares them over the rows in event-time order,
    each event time a micro-batch.
 
 `make test-suites` runs all cases and makes this page. `tests/suites/*.json` lists every test with its verdict.

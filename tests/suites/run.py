@@ -42,7 +42,7 @@ def verdict(spark: SparkSession, case: Case, folder: Path) -> Verdict:
             except (mixedmode.OptionError, mixedmode.PlanError) as error:
                 return Verdict(REFUSED, f"{type(error).__name__}: {_line(error)}")
             except Exception as error:
-                return Verdict(DIFFERS, f"{way}: the query fails: {_line(error)}")
+                return Verdict(DIFFERS, f"{case.why} {way}: the query fails: {_line(error)}".strip())
             if any(change.refused for change in restarts.values()) and ways.refusal is None:
                 return Verdict(DIFFERS, f"{case.why} {way}: stock refuses to go on, mixedmode does".strip())
             if differing := expected.difference(found, "stock", "mixedmode"):

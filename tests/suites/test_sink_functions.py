@@ -64,10 +64,10 @@ def run(writer: Any) -> None:
     [
         given.simple,
         given.Whole,
-        given.Unopened,
+        pytest.param(given.Unopened, marks=pytest.mark.slow),
         pytest.param(given.WithoutOpen, marks=pytest.mark.slow),
         pytest.param(given.WithoutClose, marks=pytest.mark.slow),
-        given.OnlyProcess,
+        pytest.param(given.OnlyProcess, marks=pytest.mark.slow),
     ],
     ids=lambda made: made.__name__,
 )
@@ -107,10 +107,10 @@ def test_foreach_refuses_the_writers_that_stock_refuses(ways: Ways, made: Callab
     [
         given.appended,
         pytest.param(given.by_view, marks=pytest.mark.slow),
-        given.beside_made_rows,
+        pytest.param(given.beside_made_rows, marks=pytest.mark.slow),
         pytest.param(given.beside_read_rows, marks=pytest.mark.slow),
         pytest.param(given.calling_functions, marks=pytest.mark.slow),
-        given.with_module,
+        pytest.param(given.with_module, marks=pytest.mark.slow),
         given.with_column_from_outside,
     ],
     ids=lambda function: function.__name__,
@@ -144,7 +144,7 @@ def test_query_that_is_stopped_in_foreach_batch_has_no_exception(ways: Ways, way
 
     def wait(frame: DataFrame, number: int) -> None:
         called.set()
-        ended.wait(5)
+        ended.wait(0.5)  # it is in hand when it is stopped, which waits for it
 
     query = ways.writer(way).foreachBatch(wait).start()
     assert called.wait(120), query.exception()

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from ....errors import PlanError
-from ....runtime.catalyst.spark_expressions import NO_SUCH_MEMBER, class_name, is_orderable, items, tree
+from ....runtime.catalyst.spark_expressions import NO_SUCH_MEMBER, class_name, items, tree
 from ....runtime.operators.aggregate.buffers import (
     ArrivalBuffer,
     ArrivalNotNullBuffer,
@@ -27,6 +27,7 @@ from ....runtime.operators.aggregate.buffers import (
     TextBuffer,
     TrySumBuffer,
 )
+from .ordered import joined_in_order, of_argument, top
 from .partials import ORDER, Call, PartialColumns, Plan, PlannedResult
 from .statistics import STATISTICS
 
@@ -43,6 +44,15 @@ SUPPORTED = (
 _INDIFFERENT_TO_DISTINCT = {"Min", "Max", "CollectSet", "BitAndAgg", "BitOrAgg", "HyperLogLogPlusPlus"}
 _SUBQUERIES = {"Exists", "InSubquery", "ListQuery", "ScalarSubquery"}
 _UDF = re.compile(r"UDF|UDAF")
+#: By a part of the class of functions that are not supported, what comes nearest.
+_NEAREST = {
+    "HistogramNumeric": "count by F.width_bucket(...), or percentile_approx",
+    "KllSketch": "percentile_approx",
+    "CountMinSketch": "count by the value",
+    "ApproxTopK": "count by the value, and take the greatest of the output",
+    "Sketch": "approx_count_distinct, or collect_set",
+    "Bitmap": "count_distinct",
+}
 #: Spark writes the columns of a pandas function with their ids.
 _ID = re.compile(r"#\d+L?")
 
@@ -88,10 +98,16 @@ def plan_function(expression: Any, name: str, partials: PartialColumns) -> Plann
     if plan is None:
         raise PlanError(
             f"agg: function {shown}{' with DISTINCT' if distinct else ''} is not supported (in {expression.sql()});"
-            f" supported are {SUPPORTED}",
+            f"{_instead(kind)} supported are {SUPPORTED}",
             code="MIXEDMODE_NOT_SUPPORTED",
         )
     return replace(plan(call, partials), text=str(expression.sql()))
+
+
+def _instead(kind: str) -> str:
+    """What comes nearest to a function of a class, for errors."""
+    nearest = next((text for part, text in _NEAREST.items() if part in kind), None)
+    return "" if nearest is None else f" only Spark can merge what it keeps; use {nearest};"
 
 
 def _replacement(function: Any) -> Any:
@@ -256,16 +272,12 @@ def _bits(which: Any) -> Plan:
 
 
 def _listagg(call: Call, partials: PartialColumns) -> PlannedResult:
-    """In order of arrival, as collect_list."""
-    if call.function.orderExpressions().size():
-        raise PlanError(
-            f"agg: {call.name}: WITHIN GROUP (ORDER BY ...) is not supported for {call.function.prettyName()}; use"
-            " array_join(array_sort(collect_list(...)), ...)",
-            code="MIXEDMODE_NOT_SUPPORTED",
-        )
+    """In order of arrival, as collect_list, or in the order that is asked for."""
     value, delimiter = call.arguments[:2]
     separator = call.function.delimiter().eval(None)
     raw = b"" if separator is None else bytes(separator) if isinstance(separator, bytes) else str(separator).encode()
+    if call.function.orderExpressions().size():
+        return joined_in_order(call, partials, raw)
     sql = call.partial("listagg", value, delimiter)
     ordered = f"listagg({value}, {delimiter}) WITHIN GROUP (ORDER BY {ORDER}){call.filter}"
     places = partials.add(lambda places: TextBuffer(places, raw), sql, ordered=ordered)
@@ -275,15 +287,8 @@ def _listagg(call: Call, partials: PartialColumns) -> PlannedResult:
 def _collect_list(call: Call, partials: PartialColumns) -> PlannedResult:
     """In order of arrival."""
     _check_ignores_nulls("collect_list", call)
-    value = call.arguments[0]
-    if is_orderable(partials.spark, call.function.children().apply(0).dataType()):
-        # No two rows have arrived at one place, so the value is only taken along: one struct a row, not two.
-        rows = f"sort_array({call.partial('collect_list', f'struct({ORDER}, {value} AS v)')})"
-    else:
-        rows = call.partial("collect_list", f"named_struct('o', struct({ORDER}), 'v', {value})")
-        rows = f"array_sort({rows}, (l, r) -> CASE WHEN l.o < r.o THEN -1 WHEN l.o > r.o THEN 1 ELSE 0 END)"
-    ordered = f"filter(transform({rows}, row -> row.v), value -> value IS NOT NULL)"
-    places = partials.add(ListBuffer, call.partial("collect_list", value), ordered=ordered)
+    sql = call.partial("collect_list", call.arguments[0])
+    places = partials.add(ListBuffer, sql, ordered=of_argument(call, partials))
     return PlannedResult(call.name, "list", places)
 
 
@@ -320,6 +325,7 @@ _PLANS: dict[str, Plan] = {
     "Max": _extreme("max"),
     "MinBy": _extreme_by("min"),
     "MaxBy": _extreme_by("max"),
+    "MaxMinByK": top,
     "First": _by_position("first"),
     "Last": _by_position("last"),
     "BitAndAgg": _bits("and"),

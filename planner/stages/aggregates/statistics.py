@@ -122,19 +122,16 @@ def _shares(given: Any) -> tuple[float, ...]:
 
 
 def _mode(call: Call, partials: PartialColumns) -> PlannedResult:
-    """The most frequent value; of several the least, where Spark takes any."""
-    value, kind = call.arguments[0], call.argument_type()
-    if call.function.reverseOpt().isDefined():
-        raise PlanError(
-            f"agg: mode WITHIN GROUP is not supported (column {call.name}); use mode({call.argument_text()})",
-            code="MIXEDMODE_NOT_SUPPORTED",
-        )
+    """The most frequent value; of several the least, where Spark takes any, or the one that is asked for."""
+    value, kind, reverse = call.arguments[0], call.argument_type(), call.function.reverseOpt()
     if kind.startswith(("array", "struct", "map", "variant", "interval")):
         raise PlanError(
             f"agg: mode of {kind} is not supported (column {call.name}); cast its argument",
             code="MIXEDMODE_NOT_SUPPORTED",
         )
-    return PlannedResult(call.name, "mode", partials.add(ListBuffer, call.partial("collect_list", value)))
+    # The first one in the order of WITHIN GROUP, which Spark keeps as its reverse.
+    greatest = True if reverse.isDefined() and not bool(reverse.get()) else None
+    return PlannedResult(call.name, "mode", partials.add(ListBuffer, call.partial("collect_list", value)), greatest)
 
 
 def _approximate_count(call: Call, partials: PartialColumns) -> PlannedResult:

@@ -1,8 +1,9 @@
 """Records which jobs have written to an output: a small file for each, in a folder that no reader looks into.
 
 A job that is started with a new ``checkpointLocation`` knows nothing of what it has written before.  By these files it
-finds out, before it adds all of it once more.  They are a versioned contract: ``<output>/_mixedmode/writers/<job
-id>.json``, written right before the job's first rows are shown.
+finds out, before it adds all of it once more.  They are a versioned contract: ``<output>/_mixedmode/writers/_<job
+id>.json``, written right before the job's first rows are shown.  Names begin with ``_``, as Spark looks into any folder
+that a glob of its user names; those of older versions do not.
 """
 
 from __future__ import annotations
@@ -166,8 +167,8 @@ class OutputWriters:
         if self._signed:
             return
         name = f"{writer.job_id}.json"
-        if not self._folder.has(name):
-            self._folder.write(name, writer.to_json())
+        if not self._folder.has(name) and not self._folder.has(f"_{name}"):
+            self._folder.write(f"_{name}", writer.to_json())
         self._signed = True
 
     def sign_again(self, writer: WritingJob) -> None:

@@ -63,7 +63,7 @@ def epoch_applied(
         watermark_ms=min((state.stages[stage.uid].watermark.current_ms for stage in timed), default=MIN_WATERMARK),
         max_event_time_ms=max(seen, default=None),
         sources=tuple(
-            SourceSeen(name, source.is_backlog, source.finished, times.get(name))
+            SourceSeen(name, source.is_backlog, source.finished, times.get(name), name in phase.sources)
             for name, source in state.sources.items()
         ),
         stages=tuple(

@@ -16,7 +16,7 @@ from ...connectors.sources.live_query import LiveSource, OnBatch, Stopped, deliv
 from ...protocols.event_time import MAX_WATERMARK
 from ...spec import Phase, PhaseKind
 from ...support.clean_up import take_all
-from ..clocks import now_ms
+from ..clocks import clock_ms, now_ms
 from ..epochs.epoch_specs import OBSERVED
 from ..epochs.source_rows import SourceRows
 from . import rescaling
@@ -54,7 +54,7 @@ def run_backlog(run: RunningJob, ending: Ending, phase: Phase) -> None:
     passes = 0
     one_batch = delivers_one_batch(job.live)
     # Batch mode forgets a key at its end, so it must see all of its rows in one pass.
-    at_once = not job.keeps_state or (not one_batch and job.settings.backlog_limits == "lifted")
+    at_once = not job.keeps_state or (not one_batch and job.settings.backlog_limits != "source")
     one_batch = one_batch or at_once
     if at_once and has_file_limits(job.live):
         rows = rows.going_by_file()
@@ -86,8 +86,13 @@ def run_backlog(run: RunningJob, ending: Ending, phase: Phase) -> None:
     if passes == 0 and (not rows.is_empty or state.epoch == 0):
         epochs.sorted_pass(phase, rows.with_empty(job), final_ms, drop_late=drop_late, at_end=at_end, pin=run.pin)
         context.live_start.was_read(state)
-    elif passes and not one_batch:
+    elif passes and not one_batch and not _is_stateless(run):
         epochs.sorted_pass(phase, None, final_ms, at_end=at_end)
+
+
+def _is_stateless(run: RunningJob) -> bool:
+    """Whether no stage keeps anything that a watermark could fire."""
+    return all(stage.operator.is_stateless for stage in run.job.stages)
 
 
 def run_history(run: RunningJob, ending: Ending, phase: Phase) -> None:
@@ -100,7 +105,7 @@ def run_history(run: RunningJob, ending: Ending, phase: Phase) -> None:
         whole = SourceRows.of_history(job)
         # Without state there is nothing to gain from slices, and rows that differ each time they are made (the time of
         # now is one of their columns, say) cannot be cut into any.
-        at_once = all(stage.operator.is_stateless for stage in job.stages)
+        at_once = _is_stateless(run)
         readers = [(rows, stage.event_time) for stage in job.readers if (rows := whole.of(stage)) is not None]
         where = HistoryCut(1, None) if at_once else cut(readers, job.settings.history_rows_per_epoch)
     else:
@@ -280,6 +285,7 @@ def _live_step(run: RunningJob, ending: Ending, phase: Phase, live: LiveSource) 
     run.epochs.tick(phase, idle=drained)
     if drained:
         run.sources.note_drained()
+        run.folders.look(clock_ms())
     run.checkpoints.checkpoint_if_due()
     ending.serve(phase)
     # What users ask for is made visible; after a failure that is tolerated, with the checkpoint that is due next.

@@ -35,6 +35,7 @@ from ..epochs.pinned_backlog import PinnedBacklog
 from ..requests.commit_queue import CommitQueue
 from ..requests.pause_switch import PauseSwitch
 from ..requests.rescale_queue import RescaleQueue
+from ..sources.live_folders import LiveFolders
 from ..sources.seams import Seams
 from ..sources.source_losses import SourceLosses
 from ..sources.source_offsets import SourceOffsets
@@ -134,6 +135,8 @@ class RunningJob:
     losses: SourceLosses
     #: How live inputs go on from histories.
     seams: Seams
+    #: Whether the folders of live files are there.
+    folders: LiveFolders
     #: Keeps the finished shards of the backlog; None: the backlog is behind, or cannot be told from another one.
     pin: PinnedBacklog | None
     #: Whether the run goes on from a checkpoint.
@@ -214,6 +217,7 @@ class RunningJob:
             offsets=SourceOffsets(job, listener),
             losses=losses,
             seams=Seams(job, state, losses, listener),
+            folders=LiveFolders.of(job.live, job.spark, listener),
             pin=recovered.pin,
             is_recovered=recovered.checkpoint is not None,
         )

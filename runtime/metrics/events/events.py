@@ -139,12 +139,15 @@ class BacklogProgressed(RunEvent):
     spilled_bytes: int
     #: Of the stage's work; None: not known.
     fraction: float | None
-    #: Seconds to its end; None: not known.
+    #: Seconds to its end; None: not known within 30 %.
     eta_s: float | None
     #: Since the pass began.
     elapsed_s: float
     #: Rows that tasks have written for the shards; 0: none yet, or an older version wrote the event.
     rows_shuffled: int = 0
+    #: Bounds of ``eta_s``, where that is not known or may be up to 30 % off; None: they are not known either.
+    eta_low_s: float | None = None
+    eta_high_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

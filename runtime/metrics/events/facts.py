@@ -88,6 +88,8 @@ class SourceSeen:
     finished: bool
     #: None: it is no live input.
     times: InputEventTime | None
+    #: Whether the epoch's phase reads it.
+    is_read: bool = True
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,20 @@ class RowsDelivered:
     elapsed_s: float
 
 
+@dataclass(frozen=True)
+class LiveFolderGone:
+    """A folder of a live file source is not there any more; the job waits for files in it."""
+
+    folder: str
+
+
+@dataclass(frozen=True)
+class LiveFolderIsBack:
+    """It is there again."""
+
+    folder: str
+
+
 # -- the end -----------------------------------------------------------------------------------------------------------
 
 
@@ -233,6 +249,8 @@ Fact = (
     | OffsetsKnown
     | WholeResultObserved
     | RowsDelivered
+    | LiveFolderGone
+    | LiveFolderIsBack
     | InputEnded
     | RunFinished
     | RunStopped

@@ -64,7 +64,7 @@ METRICS: tuple[Metric, ...] = (
     _gauge("backlog_shards", "shards of the sorted pass", "stage"),
     _gauge("backlog_shards_done", "shards of it that are finished", "stage"),
     _gauge("backlog_rows", "rows that the pass has processed", "stage", unit="{row}"),
-    _gauge("backlog_remaining_seconds", "how long the pass will take, if that is known", "stage", unit="s"),
+    _gauge("backlog_remaining_seconds", "how long the pass will take, if that is known within 30 %", "stage", unit="s"),
     _counter("epochs", "epochs that have succeeded", "mode"),
     _counter("epoch_duration_seconds", "time that they took", "mode", unit="s"),
     _gauge("last_epoch_duration_seconds", "time that the last one took", unit="s"),

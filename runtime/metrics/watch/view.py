@@ -9,7 +9,7 @@ from rich.text import Text
 
 from ..events.events import BacklogProgressed, EpochApplied
 from ..runs import Happening, RunRecord
-from ..units import clock, count, lasting, percent, size, span, whole
+from ..units import clock, count, lasting, percent, size, span, time_to_go, whole
 
 #: Epochs and events that are shown, and the time over which rows/s is the mean.
 _EPOCHS, _HAPPENINGS, _RATE_MS = 6, 5, 10_000
@@ -90,8 +90,8 @@ def in_numbers(told: BacklogProgressed) -> list[str]:
     if not told.rows:  # none is through yet: what has happened before the shards
         parts = [f"{told.rows_read:,}{of_all} rows read"]
         parts += [f"{told.rows_shuffled:,} shuffled"] if told.rows_shuffled else []
-    if told.eta_s is not None:
-        parts.append(f"{lasting(told.eta_s * 1000)} to go")
+    if (left := time_to_go(told.eta_s, told.eta_low_s, told.eta_high_s)) is not None:
+        parts.append(f"{left} to go")
     parts.append(f"shards {told.shards_done}/{told.shards}")
     if told.spilled_bytes:
         parts.append(f"{size(told.spilled_bytes)} spilled")

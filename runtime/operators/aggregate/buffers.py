@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from ....errors import MixedModeError
 from .list_arrays import concat_lists, distinct_lists
+from .list_order import sorted_lists
 from .ordering import less
 
 
@@ -228,6 +229,19 @@ class ListBuffer(Buffer):
 
     def merge(self, old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
         return [concat_lists(old[0], new[0])]
+
+
+@dataclass(frozen=True)
+class TopBuffer(Buffer):
+    """The rows with the greatest or least orders, as structs of order and value, in that order."""
+
+    kind = "top"
+
+    descending: bool
+    count: int
+
+    def merge(self, old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
+        return [sorted_lists(concat_lists(old[0], new[0]), [self.descending], self.count)]
 
 
 @dataclass(frozen=True)

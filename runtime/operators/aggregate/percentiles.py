@@ -59,8 +59,8 @@ def ranked(lists: pa.Array, shares: tuple[float, ...], margin: float, *, descend
     return found
 
 
-def modes(lists: pa.Array) -> pa.Array:
-    """The most frequent value of each list, of several the least; null for an empty list."""
+def modes(lists: pa.Array, *, greatest: bool = False) -> pa.Array:
+    """The most frequent value of each list, of several the least or greatest; null for an empty list."""
     lengths, values = list_lengths(lists), lists.flatten()
     if not len(values):
         return pa.nulls(len(lengths), values.type)
@@ -73,8 +73,8 @@ def modes(lists: pa.Array) -> pa.Array:
     rank[pc.sort_indices(values.take(pa.array(first))).to_numpy()] = np.arange(size)
     owners = np.repeat(np.arange(len(lengths)), lengths)
     pairs, places, counts = np.unique(owners * size + rank[index], return_index=True, return_counts=True)
-    # Within a list by frequency, then downwards by value: the last one is it.
-    order = np.lexsort((-pairs, counts, pairs // size))
+    # Within a list by frequency, then by value: the last one is it.
+    order = np.lexsort((pairs if greatest else -pairs, counts, pairs // size))
     owner = (pairs // size)[order]
     chosen = order[np.append(owner[1:] != owner[:-1], True)]
     result = np.zeros(len(lengths), dtype=np.int64)

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from .buffers import AggregateOverflowError
 from .distinct import distinct_mean, distinct_sum
 from .list_arrays import list_from_lengths, list_lengths
+from .list_order import last_fields, sorted_lists
 from .moments import floats
 from .percentiles import modes, percentiles, ranked
 
@@ -27,7 +28,8 @@ class Result:
     ``squares`` and ``products`` (sums of squared, or multiplied, differences from the mean), ``slope``, ``intercept``
     and ``r2`` (of a regression of the first argument on the second), ``percentile`` (argument: the shares), ``ranked``
     and ``ranked_down`` (argument: the shares, and how near 0 or 1 one counts as that), ``registers`` (argument: an
-    Estimator).
+    Estimator), ``last_fields`` (of each struct of a list), ``joined`` (those of structs in order; argument: what stands
+    between them, and for each field before the last one whether it is descending).
     """
 
     name: str
@@ -65,6 +67,9 @@ def _mean(result: Result, columns: list[pa.Array]) -> pa.Array:
 def _decimal_mean(result: Result, columns: list[pa.Array]) -> pa.Array:
     """Rounded half up, like Spark's division; the quotient has at least 21 digits more than the sum."""
     total, count = columns
+    found = _mean_of_longs(total, count, result.type)
+    if found is not None:
+        return found
     known = pc.if_else(pc.equal(pc.fill_null(count, 0), 0), pa.scalar(None, pa.int64()), count)
     quotient = pc.divide(
         total.cast(pa.decimal256(38, total.type.scale)), known.cast(pa.decimal128(19, 0)).cast(pa.decimal256(20, 0))
@@ -78,6 +83,33 @@ def _decimal_mean(result: Result, columns: list[pa.Array]) -> pa.Array:
         raise AggregateOverflowError(
             f"{result.name} does not fit {result.type}; cast its argument to a decimal with fewer digits"
         ) from error
+
+
+def _mean_of_longs(total: pa.Array, count: pa.Array, data_type: pa.DataType) -> pa.Array | None:
+    """The same where sums, with the digits of the result, are whole numbers of 64 bits; None: one is not."""
+    more_digits = data_type.scale - total.type.scale
+    if not len(total) or not 0 <= more_digits <= 18:
+        return None
+    words = np.frombuffer(total.buffers()[1], dtype=np.int64, count=2 * (total.offset + len(total)))
+    low, high = words.reshape(-1, 2)[total.offset :].T
+    counts = pc.fill_null(count, 0).to_numpy(zero_copy_only=False)
+    nulls = counts <= 0
+    if total.null_count:
+        nulls = nulls | total.is_null().to_numpy(zero_copy_only=False)
+    limit = (2**62) // 10**more_digits
+    if ((high != low >> 63) | (low > limit) | (low < -limit))[~nulls].any():
+        return None
+    divisors = np.where(nulls, 1, counts)
+    scaled = np.abs(np.where(nulls, 0, low)) * 10**more_digits
+    quotient, rest = np.divmod(scaled, divisors)
+    quotient += rest >= divisors - rest  # half up
+    found = np.where(low < 0, -quotient, quotient)
+    if data_type.precision < 19 and (quotient >= 10**data_type.precision).any():
+        return None
+    words = np.empty((len(found), 2), dtype=np.int64)
+    words[:, 0], words[:, 1] = found, found >> 63
+    validity = pa.py_buffer(np.packbits(~nulls, bitorder="little")) if nulls.any() else None
+    return pa.Array.from_buffers(data_type, len(found), [validity, pa.py_buffer(words)])
 
 
 def _fitting(values: pa.Array, data_type: pa.DataType) -> pa.Array:
@@ -94,6 +126,21 @@ def _fitting(values: pa.Array, data_type: pa.DataType) -> pa.Array:
 def _list(result: Result, columns: list[pa.Array]) -> pa.Array:
     lengths = list_lengths(columns[0])
     return list_from_lengths(lengths, columns[0].flatten(), columns[0].type) if columns[0].null_count else columns[0]
+
+
+def _last_fields(result: Result, columns: list[pa.Array]) -> pa.Array:
+    """Null where there is no row."""
+    found = last_fields(columns[0])
+    return pc.if_else(pa.array(list_lengths(found) == 0), pa.scalar(None, found.type), found)
+
+
+def _joined(result: Result, columns: list[pa.Array]) -> pa.Array:
+    """Null where there is no value."""
+    separator, descending = result.argument
+    texts = last_fields(sorted_lists(columns[0], descending))
+    kind = texts.type.value_type
+    joined = pc.binary_join(texts, pa.scalar(separator if pa.types.is_binary(kind) else separator.decode(), kind))
+    return pc.if_else(pa.array(list_lengths(texts) == 0), pa.scalar(None, kind), joined)
 
 
 def _size(result: Result, columns: list[pa.Array]) -> pa.Array:
@@ -177,7 +224,7 @@ def _regression(result: Result, columns: list[pa.Array]) -> pa.Array:
 
 
 def _mode(result: Result, columns: list[pa.Array]) -> pa.Array:
-    return modes(columns[0])
+    return modes(columns[0], greatest=bool(result.argument))
 
 
 def _percentile(result: Result, columns: list[pa.Array]) -> pa.Array:
@@ -221,6 +268,8 @@ _KINDS: dict[str, Callable[[Result, list[pa.Array]], pa.Array]] = {
     "decimal_mean": _decimal_mean,
     "list": _list,
     "size": _size,
+    "last_fields": _last_fields,
+    "joined": _joined,
     "stddev_samp": _spread(sample=True, root=True),
     "stddev_pop": _spread(sample=False, root=True),
     "var_samp": _spread(sample=True, root=False),

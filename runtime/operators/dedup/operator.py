@@ -19,6 +19,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    IntegralType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from ...catalyst.columns import quoted
 from ..admission import can_be_late, is_late, is_over
@@ -40,6 +49,9 @@ from .survivor import survivor
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+#: Types of keys that are equal if and only if they are encoded alike.
+_EQUAL_BY_BYTES = (IntegralType, StringType, DateType, TimestampType, TimestampNTZType, BooleanType, DecimalType)
+_BINARY = "UTF8_BINARY"
 #: Which row stays of several: a changed rule makes other rows of the same backlog.
 _LEAST_ROW, _FIRST_ROW = 1, 2
 
@@ -94,6 +106,38 @@ class DedupOperator(Deduplication):
         if by_time:
             keys.append(f"{quoted(str(self.event_time))} AS {TIME_COLUMN}")
         return frame.groupBy(*map(F.expr, keys)).agg(*map(F.expr, counts)).selectExpr(*columns)
+
+    def prepare_few(self, frame: DataFrame, epoch: EpochSpec) -> tuple[DataFrame, tuple[str, ...]] | None:
+        """Each row by itself: sorted, the one that stays is the first of its key that is not late.
+
+        That takes keys that are equal where their bytes are, and an order of the rows.
+        """
+        fields = {field.name: field for field in self.output_schema.fields}
+        if not self.keeps_arrival or (self.has_timers and epoch.in_order is not None):
+            return None
+        if not all(isinstance(fields[name].dataType, _EQUAL_BY_BYTES) for name in self.keys):
+            return None
+        if any(getattr(fields[name].dataType, "collation", _BINARY) != _BINARY for name in self.keys):
+            return None
+        order_time = None if self.event_time_key is not None else self.event_time
+        if self.time_column == TIME_COLUMN and order_time is None:
+            return None
+        frame = with_arrival(frame)
+        arrival = arrival_columns(frame.columns)
+        if not arrival:
+            return None
+        counts = [f"1L AS {ROWS_COLUMN}"]
+        if self.lateness is not None and can_be_late(epoch.late_watermark_ms):
+            frame = self._with_lateness(frame, epoch)
+            counts.append(f"CAST({LATE_COLUMN} AS BIGINT) AS {LATE_ROWS_COLUMN}")
+        if order_time is not None:
+            counts.append(f"{quoted(order_time)} AS {MAX_TIME_COLUMN}")
+        keys = [f"{quoted(name)} AS {column}" for name, column in zip(self.keys, self.key_columns, strict=True)]
+        values = [f"{quoted(name)} AS __b{place}" for place, name in enumerate(self.payload)]
+        if self.time_column == TIME_COLUMN:
+            values.append(f"{quoted(str(order_time))} AS {TIME_COLUMN}")
+        order = () if order_time is None else (MAX_TIME_COLUMN,)
+        return frame.selectExpr(*keys, *counts, *values, *arrival), order
 
     def prepares_by(self, epoch: EpochSpec) -> Hashable:
         """Whether rows can be late, and whether keys are forgotten between their own rows."""

@@ -78,9 +78,28 @@ def arithmetic(name: str) -> Build:
 
 
 def divide(to: Translator, expression: Any, children: list[Any]) -> Value:
-    if type_of(expression) != _DOUBLE:
-        raise not_known(expression, "a division of decimals")
-    return arithmetic("divide")(to, expression, children)
+    data_type = type_of(expression)
+    if data_type == _DOUBLE:
+        return arithmetic("divide")(to, expression, children)
+    one, other = arguments = to.values(children)
+    if not all(pa.types.is_decimal(its.type) for its in arguments) or not pa.types.is_decimal(data_type):
+        raise not_known(expression, f"of type {data_type}")
+    if not 0 <= data_type.scale - one.type.scale + other.type.scale <= 18:
+        raise not_known(expression, "a quotient of many digits")
+    return Value("divide_decimals", data_type, arguments, mode_of(expression))
+
+
+def round_half_up(to: Translator, expression: Any, children: list[Any]) -> Value:
+    one, scale, data_type = to.value(children[0]), int(to.literal(children[1])), type_of(expression)
+    if not 0 <= scale <= 15:
+        raise not_known(expression, "to other digits than 0 to 15 behind the point")
+    if pa.types.is_integer(data_type) and one.type == data_type:
+        return one
+    if data_type == _DOUBLE and one.type == _DOUBLE:
+        return Value("round_real", data_type, (one,), (scale,))
+    if not pa.types.is_decimal(data_type) or not pa.types.is_decimal(one.type):
+        raise not_known(expression, f"of type {data_type}")
+    return Value("round_decimal", data_type, (one,))
 
 
 def remainder(to: Translator, expression: Any, children: list[Any]) -> Value:

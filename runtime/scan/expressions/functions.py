@@ -1,5 +1,5 @@
 """All functions of values; importing this module fills :data:`.values.FUNCTIONS`."""
 
-from . import casts, numbers, texts, times
+from . import casts, numbers, patterns, rounding, texts, times
 
-__all__ = ["casts", "numbers", "texts", "times"]
+__all__ = ["casts", "numbers", "patterns", "rounding", "texts", "times"]

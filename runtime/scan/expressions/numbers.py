@@ -110,7 +110,7 @@ def _arithmetic(name: str) -> Callable[..., Any]:
 
 def _decimals(name: str, value: Value, one: Any, other: Any) -> pa.Array:
     """Exact sums and products; the type has their scale."""
-    one, other = _same_length(one, other)
+    one, other = same_length(one, other)
     left, right = unscaled(one), unscaled(other)
     nulls = either(_nulls(one), _nulls(other))
     found: Any = None
@@ -144,7 +144,8 @@ def _nulls(array: pa.Array) -> np.ndarray | None:
     return array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
 
 
-def _same_length(one: Any, other: Any) -> tuple[pa.Array, pa.Array]:
+def same_length(one: Any, other: Any) -> tuple[pa.Array, pa.Array]:
+    """Two arrays, one of which may be given as one value for all rows."""
     if isinstance(one, pa.Scalar):
         one = pa.repeat(one, len(other))
     if isinstance(other, pa.Scalar):
@@ -167,7 +168,7 @@ def _divided(value: Value, one: Any, other: Any) -> Any:
 
 
 def _whole_divided(value: Value, one: Any, other: Any) -> Any:
-    one, other = _same_length(one, _divisor(value, other))
+    one, other = same_length(one, _divisor(value, other))
     (left, left_nulls), (right, right_nulls) = numbers_of(one), numbers_of(other)
     nulls = either(left_nulls, right_nulls)
     right = np.where(right == 0, 1, right)
@@ -180,7 +181,7 @@ def _whole_divided(value: Value, one: Any, other: Any) -> Any:
 
 def _remainder(value: Value, one: Any, other: Any) -> Any:
     """The sign is that of the dividend."""
-    one, other = _same_length(one, _divisor(value, other))
+    one, other = same_length(one, _divisor(value, other))
     data_type = one.type.to_pandas_dtype()
     (left, left_nulls), (right, right_nulls) = numbers_of(one, data_type), numbers_of(other, data_type)
     nulls = either(left_nulls, right_nulls)
@@ -231,7 +232,7 @@ def _extreme(name: str) -> Callable[..., Any]:
 
 def _bits(of: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     def compute(value: Value, one: Any, other: Any) -> Any:
-        one, other = _same_length(one, other)
+        one, other = same_length(one, other)
         data_type = one.type.to_pandas_dtype()
         (left, left_nulls), (right, right_nulls) = numbers_of(one, data_type), numbers_of(other, data_type)
         return pa.array(of(left, right), mask=either(left_nulls, right_nulls))

@@ -1,7 +1,8 @@
 """Functions of texts, as Spark has them for strings without a collation.
 
-Bytes are compared and joined as they are.  What counts characters needs texts that are UTF-8, and upper and lower case
-are known for ASCII alone: Java's rules for other letters are of another version of Unicode, and of its locale.
+Bytes are compared and joined as they are.  What counts characters needs texts that are UTF-8.  Upper and lower case are
+known for letters of which both have one form: Java's rules for others depend on the version of Unicode, on the letters
+around them and on its locale.
 """
 
 from __future__ import annotations
@@ -20,19 +21,31 @@ def _is_ascii(texts: Any) -> bool:
     return bool(pc.all(pc.fill_null(pc.string_is_ascii(texts), True)).as_py())
 
 
-def _checked(texts: pa.Array) -> pa.Array:
+def checked(texts: pa.Array) -> pa.Array:
     """Texts that are UTF-8."""
     if not _is_ascii(texts):
         texts.validate(full=True)
     return texts
 
 
+#: All but ASCII and letters of Latin-1, Latin Extended-A and Cyrillic that have one form in upper and in lower case.
+_OTHER_LETTERS = (
+    "[^\\x00-\\x7f\\x{a0}-\\x{b4}\\x{b6}-\\x{de}\\x{e0}-\\x{12f}\\x{132}-\\x{148}\\x{14a}-\\x{17e}\\x{400}-\\x{45f}]"
+)
+
+
 def _upper(value: Value, texts: pa.Array) -> pa.Array:
-    return pc.ascii_upper(_of_ascii(value, texts))
+    return pc.ascii_upper(texts) if _is_ascii(texts) else pc.utf8_upper(_of_known_letters(value, texts))
 
 
 def _lower(value: Value, texts: pa.Array) -> pa.Array:
-    return pc.ascii_lower(_of_ascii(value, texts))
+    return pc.ascii_lower(texts) if _is_ascii(texts) else pc.utf8_lower(_of_known_letters(value, texts))
+
+
+def _of_known_letters(value: Value, texts: pa.Array) -> pa.Array:
+    if pc.any(pc.match_substring_regex(checked(texts), _OTHER_LETTERS)).as_py():
+        raise NotTakenError(f"{value.function} of a text with letters that may have another form")
+    return texts
 
 
 def _of_ascii(value: Value, texts: pa.Array) -> pa.Array:
@@ -42,12 +55,12 @@ def _of_ascii(value: Value, texts: pa.Array) -> pa.Array:
 
 
 def _length(value: Value, texts: pa.Array) -> pa.Array:
-    return pc.utf8_length(_checked(texts))
+    return pc.utf8_length(checked(texts))
 
 
 def _substring(value: Value, texts: pa.Array) -> pa.Array:
     start, stop = value.options
-    return pc.utf8_slice_codeunits(_checked(texts), start, stop)
+    return pc.utf8_slice_codeunits(checked(texts), start, stop)
 
 
 def _concat(value: Value, *texts: Any) -> Any:

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import builders as of
-from . import functions  # noqa: F401  they are there wherever expressions are known
+from . import functions, patterns  # noqa: F401  they are there wherever expressions are known
 from .translator import Build, Translator
 from .values import Value
 
 #: Changes whenever an expression gives another value than before.
-TRANSLATION_VERSION = 2
+TRANSLATION_VERSION = 3
 
 #: Columns of the examples, in SQL; those with a 2 are like those without.
 COLUMNS = (
@@ -82,13 +82,16 @@ TRANSLATIONS: tuple[Translation, ...] = (
     _entry("Add", of.arithmetic("add"), "i + i2", "l + 1", "d + d2", "m + m2", "m + w", "tiny + tiny", "f + f"),
     _entry("Subtract", of.arithmetic("subtract"), "i - i2", "l - l2", "d - 1", "m - m2", "w - m", "1 - small"),
     _entry("Multiply", of.arithmetic("multiply"), "i * 2", "l * l2", "d * d2", "m * m2", "m * 2", "d * i", "m * w"),
-    _entry("Divide", of.divide, "d / d2", "i / i2", "d / 3"),
+    _entry("Divide", of.divide, "d / d2", "i / i2", "d / 3", "m / 7.0", "i / 100.0", "m / m2", "m / i"),
     _entry("IntegralDivide", of.whole_divide, "i DIV i2", "l DIV 7", "l DIV -7"),
     _entry("Remainder", of.remainder, "i % i2", "l % 10", "d % d2", "l % -3", "tiny % 7Y"),
     _entry("UnaryMinus", of.of_sign("negate"), "-i", "-d", "-m", "-tiny"),
     _entry("UnaryPositive", lambda to, expression, children: to.value(children[0]), "+i"),
     _entry("Abs", of.of_sign("abs"), "abs(i)", "abs(d)", "abs(m)", "abs(l)"),
     _entry("Floor", of.rounded("floor"), "floor(d)", "floor(i)", "floor(f)"),
+    _entry(
+        "Round", of.round_half_up, "round(d, 2)", "round(d)", "round(m, 1)", "round(w)", "round(i)", "round(d / 3, 4)"
+    ),
     _entry("Ceil", of.rounded("ceil"), "ceil(d)", "ceil(l)"),
     _entry("Sqrt", of.plain("sqrt"), "sqrt(d)", "sqrt(abs(i))"),
     _entry("BitwiseAnd", of.plain("bit_and"), "i & i2", "l & 255"),
@@ -113,6 +116,18 @@ TRANSLATIONS: tuple[Translation, ...] = (
     _entry("EndsWith", of.matched("ends_with"), "endswith(s, 'b')"),
     _entry("Contains", of.matched("contains"), "contains(s, 'b')", "contains(s, 'é')"),
     _entry("Like", of.like, "s LIKE 'a%'", "s LIKE '%b'", "s LIKE '%b%'", "s LIKE 'a%b'", "s LIKE 'a'", "s LIKE '%'"),
+    _entry(
+        "RLike",
+        patterns.matched_by,
+        *("s RLIKE 'a+b'", "s RLIKE '^[a-z ]+$'", "s RLIKE '(a|x?b).'", "s RLIKE '[0-9]{1,2}'", "s RLIKE '^.?b'"),
+    ),
+    _entry(
+        "RegExpExtract",
+        patterns.extracted,
+        *("regexp_extract(s, '([a-z]+)(b|e)', 1)", "regexp_extract(s, '([0-9]+)(-|$)', 1)"),
+        "regexp_extract(s, '[^a]+', 0)",
+    ),
+    _entry("GetArrayItem", patterns.item("split_item"), "split(s, 'a')[1]", "split(s, ' ')[0]", "split(s, '%')[1]"),
     _entry("StringReplace", of.replace, "replace(s, 'a', 'bb')", "replace(s, 'aa', '')"),
     _entry("StringInstr", of.position, "instr(s, 'b')"),
     # Dates and times.

@@ -66,8 +66,9 @@ class Translator:
 
     def is_constant(self, expression: Any) -> bool:
         """True for a constant of every query, which the time of now is not."""
-        kinds = {class_name(one) for one in tree(expression)}
-        return bool(expression.foldable()) and kinds <= {*self.known, "Literal", "ExtractANSIIntervalDays"}
+        if not expression.foldable():
+            return False
+        return {class_name(one) for one in tree(expression)} <= {*self.known, "Literal", "ExtractANSIIntervalDays"}
 
     def literal(self, expression: Any) -> Any:
         """The value of a constant argument of a function, which is not null.

@@ -70,7 +70,7 @@ class Batch:
     """Rows, and what has been computed of them.
 
     Args:
-        rows: has the columns of the files.
+        rows: has the columns of the files; texts may be dictionaries.
     """
 
     rows: pa.RecordBatch
@@ -84,8 +84,30 @@ class Batch:
         """
         found = self._known.get(value)
         if found is None:
-            found = self._known[value] = self._array(self._computed(value), value)
+            found = self._of_texts(value)
+            if found is None:
+                found = self._array(self._computed(value), value)
+            self._known[value] = found
         return found
+
+    def _of_texts(self, value: Value) -> pa.Array | None:
+        """The values of an expression of one column that is a dictionary, computed once for each text; None: it is not.
+
+        What fails for a text of the dictionary is computed row by row: the text need not be in these rows.
+        """
+        columns = value.columns
+        if value.function == "column" or len(columns) != 1:
+            return None
+        (name,) = columns
+        column = self.rows.column(name)
+        if not pa.types.is_dictionary(column.type) or 2 * len(column.dictionary) > len(column):
+            return None
+        texts = pa.concat_arrays([column.dictionary, pa.nulls(1, column.type.value_type)])
+        try:
+            found = Batch(pa.RecordBatch.from_arrays([texts], names=[name])).of(value)
+        except NotTakenError:
+            return None
+        return found.take(column.indices.fill_null(len(column.dictionary)))
 
     def where(self, value: Value, mask: pa.Array) -> pa.Array:
         """The values of an expression in those rows for which ``mask`` is true; anything elsewhere."""
@@ -143,7 +165,8 @@ def filtered(rows: pa.RecordBatch, condition: Value, columns: list[str]) -> pa.R
 
 
 def _column(batch: Batch, value: Value) -> pa.Array:
-    return batch.rows.column(value.options[0])
+    found = batch.rows.column(value.options[0])
+    return found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
 
 
 def _constant(batch: Batch, value: Value) -> pa.Scalar:

@@ -18,7 +18,7 @@ from ...operators.dedup.columns import MAX_TIME_COLUMN, ROWS_COLUMN, TIME_COLUMN
 from ...operators.dedup.definition import Deduplication
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ...scan.parquet_scan import NotTakenError
-from .partial_runs import _differ, in_order_of_groups, places_in_order
+from .key_order import in_order_of_groups, key_order
 from .row_work import RowWork
 
 #: Bits of a row's number in its file; the others are its file's.
@@ -126,12 +126,10 @@ class FirstRows(RowWork):
 
         Until it is known which rows stay, only columns that decide are moved.
         """
-        places = places_in_order(rows, self.key_columns)
-        at = pa.array(places)
-        changed = np.ones(rows.num_rows, dtype=bool)
-        changed[1:] = np.logical_or.reduce([_differ(rows.column(name).take(at)) for name in self.key_columns])
+        order = key_order(rows, self.key_columns)
+        places, changed = order.places, order.begins
         if changed.all():
-            return rows.take(at)
+            return rows.take(pa.array(places))
         times = None if self.time is None else _micros(rows.column(self.time))[places]
         if self.by_time:
             assert times is not None

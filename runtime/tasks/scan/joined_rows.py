@@ -23,7 +23,7 @@ from ...operators.join.pairing import covered, pairs_of, partner_times
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN, NO_TIME
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ...scan.parquet_scan import NotTakenError
-from .partial_runs import in_order
+from .key_order import in_order
 from .row_work import RowWork
 
 _MAX_US = 2**63 - 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,20 +18,21 @@ from ...jvm.worker.worker_tasks import task_begins
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ...scan.expressions.long_expressions import computed
 from ...scan.parquet_scan import FilePart, NotTakenError
-from ...scan.partial_calls import Sums, aggregated, of_each_row
+from ...scan.partial_calls import Sums, aggregated
 from ...scan.partial_scans import PartialScan, ScanKey
 from ...support.failpoints import failpoint
 from ..progress import ScanProgress
 from ..report import report_batch
-from .partial_runs import Buckets, in_order_of_groups, write_run
+from .heap import keep_heap
+from .key_order import in_order_of_groups
+from .partial_runs import Buckets, write_run
 from .partial_sort import RowsToSort
+from .repetition import WORTH_REDUCING, rows_per_key, sampled
 
 #: Partial aggregates of a chunk are worth another look if there are so many rows for each.
 _WORTH_MERGING = 4
-#: About so many rows for each key of all that a task reads are worth aggregating before they go to their shards.
-_WORTH_AGGREGATING = 1.5
-#: So many rows are enough to guess that.
-_SAMPLE = 1 << 16
+#: From so many rows for each key on they are aggregated by a table of hashes, not sorted.
+_MANY = 16.0
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,7 @@ class PartialScanTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task_begins()
+        keep_heap()  # until a shard's task is through with what this one leaves
         for _ in batches:
             pass
         context = TaskContext.get()
@@ -119,31 +120,27 @@ class PartialScanTask:
         sums, runs = Sums(), list[str]()
         waiting: list[pa.Table] = []
         rows = size = 0
-        to_sort = self._to_sort()
         progress = self._progress(number)
         progress.write()
-        is_alone: bool | None = None  # whether most keys have one row; None: too few rows have been seen
+        to_sort: RowsToSort | None = None
+        is_known = sorts = False  # whether it is known if rows are sorted, and whether they are
         for part in parts:
             for table in self.partials.tables(self.source, part, progress.part_begins(part.end - part.start)):
                 keyed = self._keyed(table)
-                if to_sort is not None and to_sort.add(keyed, sums):
-                    if 2 * to_sort.size > self.memory_bytes:
-                        runs.append(self._written(to_sort.taken(self.schema), f"{attempt}-{len(runs)}"))
+                if not is_known:
+                    to_sort, is_known = self._to_sort(keyed, parts), True
+                    sorts = to_sort is not None
+                sorts = sorts and to_sort is not None and to_sort.add(self._with_windows(keyed), sums)
+                if sorts and to_sort is not None:
+                    if to_sort.memory_bytes > self.memory_bytes:
+                        runs.append(self._written(to_sort.taken(), f"{attempt}-{len(runs)}"))
                         progress.written()
                     continue
-                if is_alone:
-                    found = of_each_row(keyed, self._plain_keys, self.partials.calls, sums)
-                else:
-                    found = aggregated(keyed, self._plain_keys, self.partials.calls, sums)
-                    if is_alone is None and table.num_rows >= _SAMPLE:
-                        per_key = rows_per_key(table.num_rows, found.num_rows, self._rows(parts))
-                        is_alone = per_key < _WORTH_AGGREGATING
+                found = aggregated(keyed, self._plain_keys, self.partials.calls, sums)
                 waiting.append(found)
                 rows += table.num_rows
                 size += found.nbytes
                 if 4 * size > self.memory_bytes:
-                    if is_alone and not self._are_alone(waiting):
-                        is_alone, rows = False, _WORTH_MERGING * rows
                     waiting = self._merged(waiting, rows)
                     size = waiting[0].nbytes
                     rows = 0
@@ -152,10 +149,8 @@ class PartialScanTask:
                         progress.written()
                         waiting, size = [], 0
         if to_sort is not None and to_sort.size:
-            runs.append(self._written(to_sort.taken(self.schema), f"{attempt}-{len(runs)}"))
+            runs.append(self._written(to_sort.taken(), f"{attempt}-{len(runs)}"))
         if waiting:
-            if is_alone and not self._are_alone(waiting):
-                rows *= _WORTH_MERGING
             whole = self._merged(waiting, rows)[0]
             runs.append(self._written(self._by_group(whole), f"{attempt}-{len(runs)}"))
         progress.written()
@@ -165,29 +160,27 @@ class PartialScanTask:
     def _progress(self, number: int) -> ScanProgress:
         return ScanProgress(self.target, self.progress_folder, f"{self.name}-{number:06d}", self.whole_bytes)
 
-    def _are_alone(self, waiting: list[pa.Table]) -> bool:
-        """Whether most keys have one row, judging by rows from everywhere: files may begin with one of each key."""
-        rows = sum(table.num_rows for table in waiting)
-        step = max(1, rows // _SAMPLE)
-        keys = pa.concat_tables([table.select(self._plain_keys) for table in waiting])
-        # One row of so many each, which one by chance: keys may come back at equal distances.
-        places = np.arange(rows // step) * step + np.random.default_rng(0).integers(0, step, rows // step)
-        some = keys.take(pa.array(places))
-        found = some.group_by(self._plain_keys, use_threads=False).aggregate([])
-        return rows_per_key(some.num_rows, found.num_rows, rows) < _WORTH_AGGREGATING
-
     def _rows(self, parts: Sequence[FilePart]) -> int:
         """About how many rows the task reads, by the first file."""
         first = parts[0]
         its_bytes = max(first.end - first.start, 1)
         return self.partials.scan.rows(self.source, first) * sum(part.end - part.start for part in parts) // its_bytes
 
-    def _to_sort(self) -> RowsToSort | None:
-        """Takes rows that are sorted at once; None: their keys are no numbers."""
-        key, *others = self.partials.keys
-        if others or key.window is not None or self.group_columns != (key.name,):
+    def _to_sort(self, first: pa.Table, parts: Sequence[FilePart]) -> RowsToSort | None:
+        """Takes rows that are sorted at once; None: their keys have no order here, or many rows have the same one.
+
+        Args:
+            first: the first rows.
+            parts: all that are read.
+        """
+        names = tuple(self._plain_keys)
+        if not RowsToSort.takes(self.schema, names):
             return None
-        return RowsToSort(key.name, self.partials.calls, self.buckets.max_parallelism)
+        per_key = rows_per_key(*sampled(first, names), self._rows(parts))
+        if per_key >= _MANY:
+            return None
+        calls, most = self.partials.calls, self.buckets.max_parallelism
+        return RowsToSort(self.schema, names, self.group_columns, calls, most, per_key < WORTH_REDUCING)
 
     @property
     def _plain_keys(self) -> list[str]:
@@ -208,6 +201,13 @@ class PartialScanTask:
         if key.window is None:
             return table[key.column]
         return pa.array(computed(key.window[0], _times(key.column, table[key.column])))
+
+    def _with_windows(self, keyed: pa.Table) -> pa.Table:
+        for at, key in enumerate(self.partials.keys):
+            if key.window is not None:
+                data_type = self.schema.field(key.name).type
+                keyed = keyed.set_column(at, key.name, self._window(key, _one(keyed[key.name]), data_type))
+        return keyed
 
     def _merged(self, waiting: list[pa.Table], rows: int) -> list[pa.Table]:
         """One table; a key may be in it more than once if merging would not make it much smaller."""
@@ -244,28 +244,6 @@ class PartialScanTask:
             for bound, field in zip(key.window, data_type, strict=True)
         ]
         return pa.StructArray.from_arrays(fields, fields=list(data_type))
-
-
-def rows_per_key(rows: int, keys: int, whole: int) -> float:
-    """About how many rows of all have the same key, judging by some and as if all keys were as frequent.
-
-    Args:
-        rows: how many were looked at.
-        keys: how many keys they have.
-        whole: how many rows there are.
-    """
-    whole = max(whole, rows)
-    # Of so many keys, that many rows meet as many as were met.
-    low, high = float(keys), float(whole) * 1024
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _met(middle, rows) < keys else (low, middle)
-    return whole / max(_met(high, whole), 1.0)
-
-
-def _met(keys: float, rows: int) -> float:
-    """How many of some keys are met in rows of which each has any of them."""
-    return keys * -math.expm1(-rows / keys)
 
 
 def _times(name: str, column: pa.ChunkedArray) -> dict[str, np.ndarray]:

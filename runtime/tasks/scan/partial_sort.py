@@ -1,6 +1,8 @@
 """Partial aggregates of rows of which few have the same key: sorted once, by numpy, faster than any table of hashes.
 
-Rows are kept as plain numbers until they are sorted, so that each column is moved once.
+Values are kept as what is compared and added, numbers most of them, until they are sorted, so that each column is
+moved once.  Where hardly any two rows have the same key, only key groups are sorted, and each row is a partial
+aggregate of its own.
 """
 
 from __future__ import annotations
@@ -14,16 +16,16 @@ import pyarrow.compute as pc
 
 from ....state.keys.key_hash import key_groups
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
-from ...scan.decimal_words import unscaled
-from ...scan.partial_calls import PartialCall, Sums, is_whole_number
-from ...scan.segments import of_numbers
-from .partial_runs import as_numbers, is_sortable, sorted_places
+from ...scan.partial_calls import PartialCall, Sums, comparable, is_whole_number, restored
+from ...scan.segments import merged_segments
+from .key_order import can_be_ordered, in_order_of_groups, key_order
+from .repetition import WORTH_REDUCING, rows_per_key, sampled
 
-#: Rows that are looked at to guess how many others have the same key.
-_LOOKED_AT = 1 << 16
-#: Fewer rows for each key are few.
-_FEW = 4
 _LONG = 1 << 63
+#: What sorting takes for each row besides its values: numbers to sort by, places, and copies of both.
+_BYTES_TO_SORT = 64
+#: Values in the form in which a call compares or adds them: the column, and the form.
+_Form = tuple[str, str]
 
 
 @dataclass
@@ -31,21 +33,37 @@ class RowsToSort:
     """Rows that wait to be sorted.
 
     Args:
-        key: the one key column.
+        schema: of the partial aggregates, key group first.
+        keys: the key columns.
+        group_columns: those of them that decide the key group.
         calls: the partial aggregates.
         max_parallelism: number of key groups.
     """
 
-    key: str
+    schema: pa.Schema
+    keys: tuple[str, ...]
+    group_columns: tuple[str, ...]
     calls: Sequence[PartialCall]
     max_parallelism: int
-    _chunks: list[dict[str, np.ndarray]] = field(default_factory=list, init=False)
-    _key_type: pa.DataType | None = field(default=None, init=False)
+    #: True if the first rows say that hardly any two have the same key: then each stays a row of its own.
+    are_alone: bool = False
+    _keys: list[list[pa.Array]] = field(default_factory=list, init=False)
+    _values: list[dict[_Form, pa.Array]] = field(default_factory=list, init=False)
     #: By sum of decimals the greatest absolute value that any part of it can have.
     _bounds: dict[str, int] = field(default_factory=dict, init=False)
+    #: Bytes of what waits.
     size: int = field(default=0, init=False)
-    #: Whether few rows have the same key, as far as is known; None: nothing is known.
-    pays: bool | None = field(default=None, init=False)
+    _rows: int = field(default=0, init=False)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory that it takes to sort what waits: the values twice, and numbers and places of rows."""
+        return 2 * self.size + _BYTES_TO_SORT * self._rows
+
+    @staticmethod
+    def takes(schema: pa.Schema, keys: Sequence[str]) -> bool:
+        """Whether rows with such keys can be sorted here."""
+        return all(can_be_ordered(schema.field(name).type) for name in keys)
 
     def add(self, table: pa.Table, sums: Sums) -> bool:
         """Take some rows; False: they have to be aggregated in another way.
@@ -57,104 +75,114 @@ class RowsToSort:
         Raises:
             NotTakenError: a sum may leave its type.
         """
-        if self.pays is None and is_sortable(table.schema.field(self.key).type):
-            few = table[self.key].slice(0, _LOOKED_AT)
-            self.pays = pc.count_distinct(few, mode="all").as_py() * _FEW > len(few)
-        if not self.pays or any(column.null_count for column in table.columns):
-            return False
-        key = _one(table[self.key])
-        found = {self.key: as_numbers(key)}
+        values: dict[_Form, pa.Array] = {}
         for call in self.calls:
-            if call.column is None or call.function == "count":
+            if call.column is None:
                 continue
-            if call.column in found:
-                known = found[call.column]
-                if call.function in ("min", "max") and known is not None and known.dtype.kind == "f":
-                    return False  # NaN is the greatest
-                continue
-            numbers = self._numbers(call, table[call.column])
-            if numbers is None:
-                return False
-            found[call.column] = numbers
-        columns = {name: numbers for name, numbers in found.items() if numbers is not None}
-        if len(columns) < len(found) or not self._adds_up(columns):
+            form = _form(call, table.schema.field(call.column).type)
+            if form not in values:
+                found = _form_of(call, table[call.column])
+                if pa.types.is_decimal(found.type):
+                    return False  # more than 64 bits
+                values[form] = found
+        if not self._adds_up(values, table):
             return False
         for call in self.calls:
             if call.column is not None:
                 sums.note(call, table[call.column])
-        self._key_type = key.type
-        self._chunks.append(columns)
-        self.size += sum(numbers.nbytes for numbers in columns.values())
+        keys = [_typed(_one(table[name]), self.schema.field(name).type) for name in self.keys]
+        self._keys.append(keys)
+        self._values.append(values)
+        self.size += sum(column.nbytes for column in (*keys, *values.values()))
+        self._rows += len(table)
         return True
 
-    def _numbers(self, call: PartialCall, values: pa.ChunkedArray) -> np.ndarray | None:
-        if pa.types.is_decimal(values.type):
-            return unscaled(_one(values))
-        if call.is_rounded:
-            numbers: np.ndarray = _one(values).to_numpy()
-            return numbers
-        if call.function == "sum" and not is_whole_number(values.type):
-            return None
-        return as_numbers(_one(values))
-
-    def _adds_up(self, columns: dict[str, np.ndarray]) -> bool:
+    def _adds_up(self, values: dict[_Form, pa.Array], table: pa.Table) -> bool:
         """Whether all sums of decimals can be had in 64 bits; of whole numbers ``sums`` knows."""
         bounds = {}
         for call in self.calls:
             if call.function == "sum" and pa.types.is_decimal(call.type):
-                numbers = columns[str(call.column)]
-                greatest = max(abs(int(numbers.min())), abs(int(numbers.max())))
-                bounds[call.name] = self._bounds.get(call.name, 0) + greatest * len(numbers)
+                extremes = pc.min_max(values[_form(call, table.schema.field(str(call.column)).type)])
+                greatest = max(abs(extremes[side].as_py() or 0) for side in ("min", "max"))
+                bounds[call.name] = self._bounds.get(call.name, 0) + greatest * len(table)
         if any(bound >= _LONG for bound in bounds.values()):
             return False
         self._bounds |= bounds
         return True
 
-    def taken(self, schema: pa.Schema) -> pa.RecordBatch:
-        """The partial aggregates of all rows, in order; none wait afterwards.
-
-        Args:
-            schema: of a run.
-        """
-        keys = self._column(self.key)
-        groups = key_groups([of_numbers(keys, self._key_type)], self.max_parallelism, len(keys))
-        places = sorted_places(groups, keys)
-        keys = keys[places]
-        starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
-        arrays = {
-            KEY_GROUP_COLUMN: pa.array(groups[places[starts]]),
-            self.key: of_numbers(keys[starts], schema.field(self.key).type),
-        }
-        counts = pa.array(np.diff(np.append(starts, len(keys))))
-        del keys, groups
-        of_column: dict[str, list[PartialCall]] = {}
+    def taken(self) -> pa.RecordBatch:
+        """The partial aggregates of all rows, in the order of key groups; none wait afterwards."""
+        keys = dict(zip(self.keys, map(pa.concat_arrays, zip(*self._keys, strict=True)), strict=True))
+        values = {form: pa.concat_arrays([chunk[form] for chunk in self._values]) for form in self._values[0]}
+        self._keys, self._values, self._bounds, self.size, self._rows = [], [], {}, 0, 0
+        rows = len(keys[self.keys[0]])
+        groups = pa.array(key_groups([keys[name] for name in self.group_columns], self.max_parallelism, rows))
+        if self.are_alone and rows_per_key(*sampled(pa.table(keys), self.keys), rows) < WORTH_REDUCING:
+            arrays = {KEY_GROUP_COLUMN: groups, **keys}
+            arrays |= {call.name: restored(call, _each(call, values, rows)) for call in self.calls}
+            return in_order_of_groups(self._batch(arrays))
+        order = key_order(pa.RecordBatch.from_arrays([groups, *keys.values()], [KEY_GROUP_COLUMN, *keys]), self.keys)
+        starts = order.starts
+        places, firsts = pa.array(order.places), pa.array(order.places[starts])
+        arrays = {name: column.take(firsts) for name, column in {KEY_GROUP_COLUMN: groups, **keys}.items()}
+        ordered = {form: column.take(places) for form, column in values.items()}
+        counts = pa.array(np.diff(np.append(starts, rows)))
         for call in self.calls:
-            if call.column is None or call.function == "count":
+            its = None if call.column is None else ordered[_known_form(call, ordered)]
+            if its is None or (call.function == "count" and its.true_count == rows):
                 arrays[call.name] = counts
-            else:
-                of_column.setdefault(call.column, []).append(call)
-        for name, calls in of_column.items():
-            numbers = self._column(name)[places]
-            for call in calls:
-                arrays[call.name] = of_numbers(_reduced(call, numbers, starts), call.type)
-        self.pays = len(starts) * _FEW > len(places)
-        self._chunks, self._bounds, self.size = [], {}, 0
-        return pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
+                continue
+            found = merged_segments(its.cast(pa.int64()) if call.function == "count" else its, call, starts)
+            assert found is not None, "sums have been looked at"
+            arrays[call.name] = restored(call, found)
+        return self._batch(arrays)
 
-    def _column(self, name: str) -> np.ndarray:
-        return np.concatenate([chunk[name] for chunk in self._chunks])
+    def _batch(self, arrays: dict[str, pa.Array]) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([arrays[name] for name in self.schema.names], schema=self.schema)
 
 
-def _reduced(call: PartialCall, numbers: np.ndarray, starts: np.ndarray) -> np.ndarray:
+def _form(call: PartialCall, data_type: pa.DataType) -> _Form:
+    """In which form a call needs values of a type."""
+    column, types = str(call.column), pa.types
     if call.is_rounded:
-        rounded: np.ndarray = np.add.reduceat(numbers, starts) + 0.0  # no negative zero
-        return rounded
-    if call.function == "sum":
-        found: np.ndarray = np.add.reduceat(numbers, starts, dtype=np.int64)
-        return found.astype(np.float64) if pa.types.is_floating(call.type) else found
-    return (np.minimum if call.function == "min" else np.maximum).reduceat(numbers, starts)
+        return column, "rounded"
+    if call.function == "count":
+        return column, "count"
+    if call.function == "sum" and types.is_floating(data_type):
+        return column, "whole"
+    if call.function == "sum" and is_whole_number(data_type):
+        return column, "long"
+    return column, "compared"
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
+def _known_form(call: PartialCall, values: dict[_Form, pa.Array]) -> _Form:
+    """The form of a call's values among those that there are."""
+    if call.is_rounded or call.function == "count":
+        return _form(call, pa.null())
+    if call.function in ("min", "max"):
+        return str(call.column), "compared"
+    return next(form for form in ((str(call.column), name) for name in ("long", "whole", "compared")) if form in values)
+
+
+def _form_of(call: PartialCall, values: pa.ChunkedArray) -> pa.Array:
+    if call.function == "count":
+        return _one(values.is_valid())
+    found = _one(comparable(call, values))
+    return _typed(found, pa.int64()) if call.function == "sum" and is_whole_number(found.type) else found
+
+
+def _each(call: PartialCall, values: dict[_Form, pa.Array], rows: int) -> pa.Array:
+    """What a call is of each row by itself."""
+    if call.column is None:
+        return pa.array(np.ones(rows, dtype=np.int64))
+    found = values[_known_form(call, values)]
+    return found.cast(pa.int64()) if call.function == "count" else found
+
+
+def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     found = column if isinstance(column, pa.Array) else column.combine_chunks()
     return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
+
+
+def _typed(array: pa.Array, data_type: pa.DataType) -> pa.Array:
+    return array if array.type == data_type else pc.cast(array, data_type)

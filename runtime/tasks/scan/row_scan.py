@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -19,13 +19,14 @@ from ...scan.expressions import functions  # noqa: F401  tasks compute values by
 from ...scan.expressions.values import Value, filtered
 from ...scan.parquet_scan import FilePart, NotTakenError, ParquetScan
 from ...support.failpoints import failpoint
+from ..progress import ScanProgress
 from ..report import report_batch
-from .partial_runs import Buckets, in_order_of_groups, write_run
-from .partial_scan import rows_per_key
+from .heap import keep_heap
+from .key_order import in_order_of_groups
+from .partial_runs import Buckets, write_run
+from .repetition import WORTH_REDUCING, rows_per_key
 from .row_work import RowWork
 
-#: From so many rows of a key on it pays to leave some out before they go to their shards.
-_WORTH_REDUCING = 1.5
 #: So many rows are enough to guess that.
 _SAMPLE = 1 << 16
 #: Rows that are reduced at once: fewer meet fewer of their key.
@@ -76,6 +77,8 @@ class RowScanTask:
         buckets: how runs are dealt.
         without: shards that nobody asks for.
         memory_bytes: for rows that are not written yet.
+        progress_folder: in the target's file system, where tasks report how far they are; None: they do not.
+        whole_bytes: of all scans of the pass, of which this one's tasks tell their part.
     """
 
     scan: ParquetScan
@@ -91,32 +94,43 @@ class RowScanTask:
     buckets: Buckets
     without: tuple[int, ...]
     memory_bytes: int
+    progress_folder: str | None = None
+    whole_bytes: int = 1
+
+    @property
+    def size_bytes(self) -> int:
+        """How much all tasks read."""
+        return sum(ranked.part.end - ranked.part.start for parts in self.parts for ranked in parts)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task_begins()
+        keep_heap()  # until a shard's task is through with what this one leaves
         for _ in batches:
             pass
         context = TaskContext.get()
         assert context is not None, "a scan runs only inside a Spark task"
         attempt = f"{self.name}-{context.partitionId():06d}-{context.taskAttemptId()}-{uuid.uuid4().hex[:8]}"
         try:
-            report = self.scanned(self.parts[context.partitionId()], attempt)
+            report = self.scanned(self.parts[context.partitionId()], attempt, context.partitionId())
         except NotTakenError as error:
             report = RowsReport(not_taken=str(error))
         yield report_batch(report.to_bytes())
 
-    def scanned(self, parts: Sequence[RankedPart], attempt: str) -> RowsReport:
+    def scanned(self, parts: Sequence[RankedPart], attempt: str, number: int = 0) -> RowsReport:
         """Scan some parts of files.
 
         Args:
             parts: them.
             attempt: begins the names of its runs.
+            number: of the task.
 
         Raises:
             NotTakenError: Spark has to.
         """
         runs, waiting = list[str](), list[pa.RecordBatch]()
         rows = waiting_rows = size = 0
+        progress = ScanProgress(self.target, self.progress_folder, f"{self.name}-{number:06d}", self.whole_bytes)
+        progress.write()
         reduces: bool | None = None if self.work.reduces else False  # None: too few rows have been seen
 
         def write() -> None:
@@ -127,9 +141,11 @@ class RowScanTask:
             ordered = self.work.reduced(self.side, batch) if reduces else in_order_of_groups(batch)
             write_run(self.target, path, ordered, self.buckets, self.without)
             runs.append(path)
+            progress.written(ordered.num_rows)
 
         for ranked in parts:
-            for table in self._let_through(ranked.part):
+            seen = progress.part_begins(ranked.part.end - ranked.part.start)
+            for table in self._let_through(ranked.part, seen):
                 rows += table.num_rows
                 batch = self._keyed(table, ranked.rank)
                 waiting.append(batch)
@@ -141,11 +157,15 @@ class RowScanTask:
                     write()
         if waiting:
             write()
+        progress.written()
         failpoint("scan-before-report")
         return RowsReport(tuple(runs), rows)
 
-    def _let_through(self, part: FilePart) -> Iterator[pa.Table]:
-        for table in self.scan.batches(self.source, part):
+    def _let_through(self, part: FilePart, seen: Callable[[int, int, float], None]) -> Iterator[pa.Table]:
+        def worked_on(rows: int, share: float) -> None:
+            seen(rows, 0, share)  # how many are kept is known when a run is written
+
+        for table in self.scan.batches(self.source, part, seen=worked_on):
             if self.condition is None:
                 yield table
             else:
@@ -175,7 +195,7 @@ class RowScanTask:
         whole = sum(ranked.part.end - ranked.part.start for ranked in parts)
         expected = self.scan.rows(self.source, first) * whole // its_bytes
         # What a run has in common is what it can leave out.
-        return rows_per_key(keys.num_rows, found.num_rows, min(expected, _REDUCED_ROWS)) >= _WORTH_REDUCING
+        return rows_per_key(keys.num_rows, found.num_rows, min(expected, _REDUCED_ROWS)) >= WORTH_REDUCING
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

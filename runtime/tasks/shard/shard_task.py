@@ -46,6 +46,7 @@ from ..local_report import leave_report
 from ..progress import TaskProgress
 from ..report import NO_SHARD, REPORT_SUFFIX, ShardReport, report_batch
 from ..report_accumulator import ReportSender
+from ..scan.heap import keep_heap, release_heap
 from ..scan.partial_runs import PartialRuns
 from ..scan.row_runs import RowRuns
 from .input_times import InputTimes
@@ -127,7 +128,14 @@ class ShardTask:
             return  # without a report: the shard is worked on after the pause
         attempt = _Attempt(self, shard, context.taskAttemptId(), TaskMeter())
         attempt.begin()
-        report = self._ran(attempt, self._named(batches), attempt.meter)
+        if self.runs is None:
+            report = self._ran(attempt, self._named(batches), attempt.meter)
+        else:
+            keep_heap()
+            try:
+                report = self._ran(attempt, self._named(batches), attempt.meter)
+            finally:
+                release_heap()
         spool = attempt.spool
         if spool is None:
             yield report_batch(self.published(report).to_bytes())
@@ -146,7 +154,7 @@ class ShardTask:
         return (batch.rename_columns(names) for batch in batches)
 
     def _all(self, batches: Iterator[pa.RecordBatch], task_attempt_id: int) -> Iterator[pa.RecordBatch]:
-        """The reports of all shards, which are worked on one after the other; their rows are sorted together."""
+        """What comes of all shards, which are worked on one after the other; their rows are sorted together."""
         # There is nothing to see of a pass that is so short.
         meter, spilled, task = TaskMeter(), 0, replace(self, sort=None, progress_folder=None)
         attempts = [_Attempt(task, shard, task_attempt_id, meter) for shard in sorted(self.shards)]
@@ -160,7 +168,12 @@ class ShardTask:
                     failpoint(f"task-between-shards-{self.epoch.style}")
                 report = self._ran(attempt, slices.of(self.manifests[attempt.shard].key_groups), None)
                 report, spilled = replace(report, spilled_bytes=_spilled(sorter) - spilled), _spilled(sorter)
-                yield report_batch(self.published(report).to_bytes())
+                if attempt.spool is None:
+                    yield report_batch(self.published(report).to_bytes())
+                    continue
+                assert self.teller is not None, "what is handed on in one task goes to the next stage"
+                yield from attempt.spool.hand_on()
+                self.teller.tell(self.published(replace(report, handed_on_rows=attempt.spool.rows)).to_bytes())
             slices.check_end()
 
     def _ran(self, attempt: _Attempt, batches: Iterator[pa.RecordBatch], meter: TaskMeter | None) -> ShardReport:
@@ -292,6 +305,8 @@ class _Attempt:
             writer.abort()
             output.abort()
             raise
+        if self.base is not None:
+            self.meter.counts["memoryUsedBytes"] = process_cache().memory_of(self.base)
         durations_ms, counts = self.meter.finish()
         return ShardReport(
             self.shard,

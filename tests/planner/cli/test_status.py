@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -115,6 +116,26 @@ def test_a_switch_behind_the_last_epoch_ends_the_backlog(tmp_path: Path, claim: 
     assert [source["isBacklog"] for source in found["sources"]] == [False]
 
 
+def test_a_live_folder_that_is_gone_is_a_problem_until_it_is_back(
+    tmp_path: Path, claim: Callable[[], DriverLease]
+) -> None:
+    """Nothing else shows it: the job waits for files and looks like one whose source is quiet."""
+    claim()
+    begun = [began(NOW_MS - 90_000), phase("live", NOW_MS - 80_000), live_epoch(NOW_MS)]
+    told = [
+        Noted(**common(NOW_MS), what=what, text=folder)
+        for what in ("folder-gone", "folder-is-back")
+        for folder in ("/in", "/more")
+    ]
+    problem = "the live folder {} is gone, no files are found there"
+    for count, folders in [(2, ("/in", "/more")), (3, ("/more",)), (4, ())]:
+        shutil.rmtree(tmp_path / "mixedmode" / "history", ignore_errors=True)
+        tell(tmp_path, *begun, *told[:count])
+        code, found = ask(tmp_path)
+        assert (code, found["healthy"]) == (4 if folders else 0, not folders)
+        assert found["problems"] == [problem.format(folder) for folder in folders]
+
+
 def test_a_backlog_tells_how_far_it_is(tmp_path: Path, claim: Callable[[], DriverLease]) -> None:
     """Rows, rows/s, the time to go and spill; a limit of checkpoints does not hold there, for there are none."""
     claim()
@@ -129,7 +150,9 @@ def test_a_backlog_tells_how_far_it_is(tmp_path: Path, claim: Callable[[], Drive
         rows_per_second=100.0,
         spilled_bytes=77,
         fraction=0.5,
-        eta_s=12.0,
+        eta_s=None,
+        eta_low_s=8.0,
+        eta_high_s=20.0,
         elapsed_s=12.0,
     )
     tell(tmp_path, began(NOW_MS - 3_600_000), phase("backlog", NOW_MS - 3_600_000), progress)
@@ -142,12 +165,13 @@ def test_a_backlog_tells_how_far_it_is(tmp_path: Path, claim: Callable[[], Drive
         "rowsRead": 900,
         "totalRows": 1200,
         "rowsPerSecond": 100.0,
-        "etaSeconds": 12.0,
+        "etaSeconds": None,
+        "etaRangeSeconds": [8.0, 20.0],
         "shardsDone": 1,
         "shards": 4,
         "spilledBytes": 77,
     }
-    assert "50%, 300 rows, 100 rows/s" in CliRunner().invoke(app, ["status", str(tmp_path)]).stdout
+    assert "50%, 300 rows, 100 rows/s, 8 s to 20 s to go" in CliRunner().invoke(app, ["status", str(tmp_path)]).stdout
 
 
 def test_a_backlog_whose_rows_stand_still_gets_nowhere(tmp_path: Path, claim: Callable[[], DriverLease]) -> None:

@@ -343,6 +343,20 @@ def test_a_bad_trigger_interval_is_refused(both: MixedFrame, interval: str, prob
         writer_of(both).trigger(processingTime=interval).plan()
 
 
+def test_limits_of_the_source_hold_in_the_backlog_of_a_job_without_state(both: MixedFrame) -> None:
+    """Unless it is to end after one micro-batch, or an option says otherwise; a job with state lifts them."""
+
+    def limits(frame: MixedFrame, *, once: bool = False, **options: str) -> str:
+        writer = frame.writeStream.format("noop").outputMode("update").options(**options)
+        return (writer.trigger(once=True) if once else writer).plan().settings.backlog_limits
+
+    rows, lifted = both.select("k"), {"execution.backlog.limits": "lifted"}
+    assert (limits(rows), limits(rows, once=True), limits(rows, **lifted)) == ("source", "lifted", "lifted")
+    assert limits(both.groupBy("k").count()) == "lifted"
+    [phase] = [one for one in rows.writeStream.format("noop").plan().phases if one.kind == "backlog"]
+    assert phase.details["scheduling"] == "a Spark job for each micro-batch"
+
+
 @pytest.mark.parametrize("trigger", [{"once": True}, {"availableNow": True}])
 def test_a_trigger_that_ends_has_no_live_phase(both: MixedFrame, trigger: dict[str, Any]) -> None:
     """The job ends at the switch and goes on from there next time."""

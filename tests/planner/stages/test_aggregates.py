@@ -164,7 +164,11 @@ def pandas_mean(column: str) -> Any:
 
 
 REFUSED: list[tuple[Callable[[], list[Any]], Callable[[], list[Any]], str]] = [
-    (lambda: ["k"], lambda: [F.histogram_numeric("v", F.lit(3))], "function histogram_numeric is not.*supported are"),
+    (
+        lambda: ["k"],
+        lambda: [F.histogram_numeric("v", F.lit(3))],
+        "function histogram_numeric is not.*use count by F.width_bucket",
+    ),
     (lambda: ["k"], lambda: [F.approx_percentile(F.expr("make_ym_interval(v)"), 0.5)], "percentiles of interval"),
     (
         lambda: ["k"],
@@ -174,7 +178,13 @@ REFUSED: list[tuple[Callable[[], list[Any]], Callable[[], list[Any]], str]] = [
     (lambda: ["k"], lambda: [pandas_mean("v") + F.sum("v")], "is a pandas function over all rows of a group"),
     (lambda: ["k"], lambda: [F.expr("try_sum(DISTINCT v)")], "function try_sum with DISTINCT is not supported"),
     (lambda: ["k"], lambda: [F.expr("try_sum(make_dt_interval(v))")], "try_sum of interval day to second is not"),
-    (lambda: ["k"], lambda: [F.expr("max_by(v, d, 2)")], "function max_by.* is not supported"),
+    (lambda: ["k"], lambda: [F.expr("max_by(v, a, 2)")], "max_by in the order of array<int> is not supported"),
+    (lambda: ["k"], lambda: [F.expr("hll_sketch_agg(v)")], "hll_sketch_agg is not.*use approx_count_distinct"),
+    (
+        lambda: ["k"],
+        lambda: [F.expr("kll_sketch_agg_bigint(v)")],
+        "kll_sketch.* is not.*use percentile_approx",
+    ),
     (lambda: ["k"], lambda: [F.expr("stddev(DISTINCT v)")], "function stddev with DISTINCT is not supported"),
     (lambda: ["k"], lambda: [F.approx_count_distinct("v", 0.002)], r"rsd 0.002 is not.*2\^18 are allowed"),
     (lambda: ["k"], lambda: [F.approx_count_distinct("c")], "approx_count_distinct of string collate UTF8_LCASE"),
@@ -182,8 +192,11 @@ REFUSED: list[tuple[Callable[[], list[Any]], Callable[[], list[Any]], str]] = [
     (lambda: ["k"], lambda: [F.expr("percentile(v, 0.5, v)")], "percentile with a frequency is not supported"),
     (lambda: ["k"], lambda: [F.median(F.expr("make_ym_interval(v)"))], "percentiles of interval year to month are not"),
     (lambda: ["k"], lambda: [F.mode("a")], "mode of array<int> is not supported"),
-    (lambda: ["k"], lambda: [F.expr("mode() WITHIN GROUP (ORDER BY v)")], "mode WITHIN GROUP is not supported"),
-    (lambda: ["k"], lambda: [F.expr("listagg(k) WITHIN GROUP (ORDER BY v)")], "is not supported for listagg"),
+    (
+        lambda: ["k"],
+        lambda: [F.expr("listagg(k) WITHIN GROUP (ORDER BY v NULLS LAST)")],
+        r"ORDER BY \.\.\. ASC NULLS LAST\) is not supported; leave NULLS LAST out",
+    ),
     (lambda: ["k"], lambda: [F.lit(1)], "at least one aggregate function"),
     (lambda: ["k"], lambda: [F.sum("v") + F.rand()], "is not deterministic"),
     (lambda: ["k"], lambda: [F.expr("sum(v) + (SELECT 1)")], "contains a subquery"),

@@ -90,6 +90,10 @@ COMPUTED = (
     "max(CAST(wall AS DATE))",
     "max(if(real > 0, real, null))",
     "min(DISTINCT whole)",
+    "bool_or(yes)",
+    "every(whole > 0)",
+    "count(text, day, real)",
+    "count(text, whole) FILTER (WHERE yes)",
 )
 
 

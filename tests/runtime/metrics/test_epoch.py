@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from mixedmode.runtime.connectors.staging import StagedFile
-from mixedmode.runtime.metrics.epoch import durations_ms, offsets_entry, state_operator, totals
-from mixedmode.runtime.metrics.events.facts import OffsetsRead
+from mixedmode.runtime.metrics.epoch import durations_ms, offsets_entry, source_entries, state_operator, totals
+from mixedmode.runtime.metrics.events.facts import OffsetsRead, SourceSeen
 from mixedmode.runtime.operators.contract import ShardCounters
 from mixedmode.runtime.tasks.report import ShardReport
 from mixedmode.state.keys.keygroups import KeyGroupRange
@@ -43,8 +43,10 @@ def report(shard: int, start_ms: int, end_ms: int, process_ms: int, **measured: 
 
 
 REPORTS = [
-    report(0, 1_000, 1_400, 300, replicaHits=1, inputBytes=50),
-    report(1, 1_200, 1_900, 600, replicaMisses=1, stateFilesRead=4, stateBytesRead=800, inputBytes=60),
+    report(0, 1_000, 1_400, 300, replicaHits=1, inputBytes=50, memoryUsedBytes=1_000),
+    report(
+        1, 1_200, 1_900, 600, replicaMisses=1, stateFilesRead=4, stateBytesRead=800, inputBytes=60, memoryUsedBytes=24
+    ),
 ]
 
 
@@ -81,7 +83,9 @@ def test_state_operator_sums_up_the_shards() -> None:
         "numRowsUpdated": 10,
         "numRowsRemoved": 4,
         "allUpdatesTimeMs": 900,
+        "allRemovalsTimeMs": 0,
         "commitTimeMs": 14,
+        "memoryUsedBytes": 1_024,
         "numRowsDroppedByWatermark": 2,
         "numShufflePartitions": 2,
         "numStateStoreInstances": 2,
@@ -99,6 +103,21 @@ def test_state_operator_sums_up_the_shards() -> None:
             "spilledBytes": 18,
         },
     }
+
+
+def test_rows_belong_to_the_only_source_that_is_read() -> None:
+    """Of several sources the number of each is not known, unless there is no row at all; one that is not read has 0."""
+    history, live = (SourceSeen(name, True, False, None, is_read=True) for name in ("history", "live"))
+
+    def rows(*sources: SourceSeen, count: int = 10) -> list[Any]:
+        names = ("numInputRows", "inputRowsPerSecond", "processedRowsPerSecond")
+        return [[one[name] for name in names] for one in source_entries(sources, count, 5.0, 2.0)]
+
+    assert rows(live) == [[10, 2.0, 5.0]]
+    assert rows(replace(history, is_read=False), live) == [[0, 0.0, 0.0], [10, 2.0, 5.0]]
+    assert rows(history, live) == [[None] * 3] * 2
+    assert rows(history, live, count=0) == [[0, 0.0, 0.0]] * 2
+    assert source_entries([live], 10, 0.0, 2.0)[0]["inputRowsPerSecond"] == 0.0
 
 
 def test_late_rows_of_two_sides_are_told_apart() -> None:

@@ -18,6 +18,8 @@ from mixedmode.runtime.metrics.events.facts import (
     Fact,
     InputEnded,
     LiveBegins,
+    LiveFolderGone,
+    LiveFolderIsBack,
     RowsDelivered,
     RunFailed,
     RunFinished,
@@ -106,6 +108,8 @@ def test_other_events_do_not_push_out_the_phases() -> None:
             "switch",
             "history isBacklog=false after epoch 1: the backlog is processed",
         ),
+        (LiveFolderGone("hdfs://u:pw@host/in"), "folder-gone", "hdfs://u:*********(redacted)@host/in"),
+        (LiveFolderIsBack("/in"), "folder-is-back", "/in"),
         (completed(3), "checkpoint", "3 (interval, 1 ms)"),
         (SavepointWritten(path="/sp/1"), "savepoint", "/sp/1"),
         (

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from mixedmode.runtime.catalyst.spark_expressions import class_name
 from mixedmode.runtime.checkpoints.spark_log import crc_file
+from mixedmode.runtime.jvm.gateway import java_class
 from mixedmode.runtime.spark_io.query_log import OPTION, started, without_processes
 from pyspark.sql import DataFrame, SparkSession
 
@@ -25,6 +26,8 @@ class Queries:
         self.landing, self.log = folder / "in", folder / "log"
         self.landing.mkdir()
         self.taken: dict[int, list[int]] = {}
+        #: Where the last run has written its log.
+        self.files: Any = None
 
     def land(self, value: int) -> None:
         part = self.folder / f"{value}.part"
@@ -45,7 +48,8 @@ class Queries:
             assert "FileSystemBased" in manager.getClass().getSimpleName()
             field = manager.getClass().getDeclaredField("fs")
             field.setAccessible(True)
-            assert class_name(field.get(manager)) == "RawLocalFileSystem"
+            self.files = field.get(manager)
+            assert class_name(self.files) == "LocalFilesWithoutModes"
         query.awaitTermination()
         return self.taken
 
@@ -119,13 +123,17 @@ def test_a_query_goes_on_from_every_step_of_writing_its_log(queries: Queries, pa
 
 
 def test_a_micro_batch_writes_three_files(queries: Queries) -> None:
-    """What its source has read, that it begins, that it is done; a file costs a process where Hadoop sets its mode."""
+    """What its source has read, that it begins, that it is done; none costs a process, as nobody sets its mode."""
     for value in range(1, 9):
         queries.land(value)
     assert len(queries.run()) == 8
     files = [path.relative_to(queries.log).as_posix() for path in queries.log.rglob("*") if path.is_file()]
     last = [name for name in files if "7" in name.rpartition("/")[2].split(".")]
     assert sorted(last) == ["commits/7", "offsets/7", "sources/0/7"]
+    mode = (queries.log / "commits" / "7").stat().st_mode
+    path = java_class(queries.spark, "org.apache.hadoop.fs.Path")((queries.log / "commits" / "7").as_uri())
+    queries.files.setPermission(path, java_class(queries.spark, "org.apache.hadoop.fs.permission.FsPermission")("000"))
+    assert (queries.log / "commits" / "7").stat().st_mode == mode
 
 
 def test_what_the_user_has_set_stays(spark: SparkSession) -> None:

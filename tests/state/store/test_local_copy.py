@@ -11,12 +11,14 @@ from bisect import bisect_left
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixedmode.errors import CheckpointError, CorruptStateError
 from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.store import local_copy as replica_module
+from mixedmode.state.store import pool
 from mixedmode.state.store.compaction import compact
 from mixedmode.state.store.cursor import LocalStateCursor
 from mixedmode.state.store.folder_owner import own_folder, remove_folders_of_dead_processes
@@ -57,6 +59,19 @@ def test_a_tables_tombstones_act(workspace: Workspace) -> None:
     assert len(contents(workspace.local_copy(manifest))) == 990
 
 
+def test_memory_is_that_of_tables_and_a_share_of_cached_blocks(workspace: Workspace) -> None:
+    """Two copies share the blocks that both have cached; a closed one takes nothing of its own."""
+    first, manifest = two_epochs(workspace)
+    held = workspace.local_copy(manifest)
+    contents(held)
+    alone = workspace.cache.memory_of(held)
+    assert alone > held.memory_bytes > 0
+    workspace.local_copy(first, shard=1)
+    assert held.memory_bytes < workspace.cache.memory_of(held) < alone
+    held.close()
+    assert held.memory_bytes == 0
+
+
 def test_scans_are_bounded_and_point_in_time(workspace: Workspace) -> None:
     """A scan gives lower <= key < upper, and does not see files that are brought in while it runs."""
     first, second = two_epochs(workspace)
@@ -84,6 +99,37 @@ def test_the_cache_applies_only_what_is_new(workspace: Workspace) -> None:
     workspace.local_copy(second)
     assert workspace.local_copy(other).get(stored(0, 1)) == b"other attempt"
     assert cache.rebuilds == 3
+
+
+def test_a_log_of_this_process_is_brought_in_without_reading_it_back(workspace: Workspace) -> None:
+    """The next epoch of a shard finds what the last one has written; whoever has to build a local copy reads files,
+    and so does whoever comes once more."""
+    first, second = two_epochs(workspace)
+    workspace.local_copy(first)
+    log = Path(workspace.pool) / second.files[1].name
+    whole = log.read_bytes()
+    log.unlink()
+    assert workspace.local_copy(second).get(stored(0, 1)) == b"new"
+    with pytest.raises(CorruptStateError, match=f"{log.name} is missing"):
+        workspace.local_copy(second, shard=1)
+    log.write_bytes(whole)
+    assert workspace.local_copy(first).get(stored(0, 1)) == b"old"
+    log.unlink()
+    with pytest.raises(CorruptStateError, match=f"{log.name} is missing"):
+        workspace.local_copy(second)
+
+
+def test_few_bytes_of_logs_are_kept(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many logs that nobody brings in here the oldest are let go, and a large one is not kept at all."""
+    kept: dict[str, pa.Buffer] = {}
+    monkeypatch.setattr(pool, "_kept", kept)
+    monkeypatch.setattr(pool, "_KEPT_BYTES", 3_000)
+    monkeypatch.setattr(pool, "_KEPT_FILE_BYTES", 2_000)
+    names = [workspace.written(workspace.log(epoch), [(stored(0, epoch), b"x")])[0].name for epoch in range(1, 20)]
+    assert sum(data.size for data in kept.values()) <= 3_000
+    assert [path.rpartition("/")[2] for path in kept] == names[-len(kept) :] and len(kept) > 1
+    large = workspace.written(workspace.log(20), [(stored(0, 1), os.urandom(2_000))])[0].name
+    assert not any(path.endswith(large) for path in kept)
 
 
 def test_other_key_groups_are_another_replica(workspace: Workspace) -> None:
@@ -207,6 +253,7 @@ def test_a_failed_catch_up_does_not_leave_half_a_replica(workspace: Workspace) -
     first, second = two_epochs(workspace)
     workspace.local_copy(first)
     third = second.append(workspace.written(workspace.log(3), [(stored(0, 5), b"third")]))
+    pool._kept.clear()  # another process has written it
     path = Path(workspace.pool) / third.files[2].name
     data = path.read_bytes()
     _flip(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -10,8 +11,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from mixedmode.errors import CorruptStateError
+from mixedmode.errors import CheckpointError, CorruptStateError
 from mixedmode.state.keys.keygroups import KeyGroupRange
+from mixedmode.state.store import pool
 from mixedmode.state.store.files import StateFile
 from mixedmode.state.store.log import read_log
 from mixedmode.state.store.pool import StatePool
@@ -194,3 +196,24 @@ def test_large_values_count_by_their_bytes(workspace: Workspace) -> None:
         batches = list(read_log(StatePool(workspace.filesystem, workspace.pool), file))
         assert max(batch.nbytes for batch in batches) < 40 << 20
         assert [key for batch in batches for key in batch.column(0).to_pylist()] == keys
+
+
+@pytest.mark.parametrize("which", ["file", "folder"])
+def test_a_log_that_does_not_become_durable_is_not_there(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    """Its bytes and its name are written to the disk side by side; whichever fails is the writer's failure."""
+
+    def sync(path: str) -> None:
+        synced.append(path)
+        if (which == "folder") == (path == workspace.pool):
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    synced: list[str] = []
+    monkeypatch.setattr(pool, "sync_path", sync)
+    writer = workspace.log(1)
+    writer.put(stored(0, 1), b"x")
+    with pytest.raises(CheckpointError, match="No space left on device"):
+        writer.finish()
+    assert sorted(synced)[0] == workspace.pool and len(synced) == 2
+    assert os.listdir(workspace.pool) == []

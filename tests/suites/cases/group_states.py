@@ -18,6 +18,8 @@ CASES: list[Case] = []
 #: With timeouts of processing time Spark runs micro-batches without rows for ever.
 QUIET = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
 SUITE, PYTHON = "FlatMapGroupsInPandasWithStateSuite", "test_pandas_grouped_map_with_state.py"
+#: The same in Scala.
+SCALA = "FlatMapGroupsWithStateSuite"
 KEYS = {"in": "key string"}
 COUNTS = "key string, n string"
 RUNNING = [{"in": ["a"]}, {"in": ["a", "b"]}, RESTART, {"in": ["a", "b"]}, RESTART, {"in": ["a", "c"]}]
@@ -42,6 +44,7 @@ def three_times(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterato
     CASES,
     SUITE,
     "applyInPandasWithState - streaming",
+    also=[(SCALA, "flatMapGroupsWithState - streaming")],
     inputs=KEYS,
     mode="update",
     steps=RUNNING,
@@ -87,7 +90,15 @@ def counted_or_gone(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Ite
     yield pd.DataFrame({"key": [key[0]], "n": [str(-1 if n >= 3 else n)]})
 
 
-@case(CASES, SUITE, "applyInPandasWithState - streaming + aggregation", inputs=KEYS, mode="complete", steps=RUNNING)
+@case(
+    CASES,
+    SUITE,
+    "applyInPandasWithState - streaming + aggregation",
+    also=[(SCALA, "flatMapGroupsWithState - streaming + aggregation")],
+    inputs=KEYS,
+    mode="complete",
+    steps=RUNNING,
+)
 def group_state_then_count(read: Read) -> Any:
     keyed = read("in").groupBy("key")
     return keyed.applyInPandasWithState(counted_or_gone, COUNTS, "n long", "append", "NoTimeout").groupBy("key").count()
@@ -120,6 +131,7 @@ def _timed_out(name: str, function: Any, is_datetime: str) -> None:
         CASES,
         SUITE,
         f"applyInPandasWithState - streaming w/ event time timeout + watermark ifUseDateTimeType={is_datetime}",
+        also=[(SCALA, "flatMapGroupsWithState - streaming w/ event time timeout + watermark")],
         inputs={"in": "key string, seconds long"},
         mode="update",
         keys=("key",),
@@ -149,6 +161,7 @@ for _timeout in ("NoTimeout", "ProcessingTimeTimeout"):
         CASES,
         SUITE,
         f"SPARK-20714: watermark does not fail query when timeout = {_timeout}",
+        also=[(SCALA, f"SPARK-20714: watermark does not fail query when timeout = {_timeout}")],
         inputs={"in": "key string, seconds long"},
         mode="update",
         session=QUIET,

@@ -126,11 +126,28 @@ def further_aggregates() -> list[Column]:
     ]
 
 
+def ordered_aggregates() -> list[Column]:
+    """Values in the order of other columns; where these are equal, ``seq`` says which one comes first."""
+    orders = ("seq", "seq DESC", "i DESC, seq", "d, seq DESC", "b, da DESC, seq", "t DESC, seq", "m, ts, n, f, seq")
+    tops = [(which, c) for which in ("max", "min") for c in ("i", "t", "m", "a", "st", "ts", "y")]
+    return [
+        *[F.expr(f"{which}_by({c}, seq, 3)").alias(f"{which}_{c}") for which, c in tops],
+        *[F.expr(f"max_by(seq, {c}, 1)").alias(f"greatest_{c}") for c in ("seq", "ts")],
+        F.expr("max_by(t, seq, 2) FILTER (WHERE i > 10000)").alias("top_of_nothing"),
+        *[F.expr(f"listagg(t, ', ') WITHIN GROUP (ORDER BY {by})").alias(f"by {by}") for by in orders],
+        F.expr("listagg(t) WITHIN GROUP (ORDER BY t DESC)").alias("by itself"),
+        F.expr("listagg(y, X'00') WITHIN GROUP (ORDER BY seq DESC)").alias("bytes"),
+        F.expr("listagg(t) WITHIN GROUP (ORDER BY seq) FILTER (WHERE i > 10000)").alias("text_of_nothing"),
+        *[F.expr(f"mode() WITHIN GROUP (ORDER BY {by})").alias(f"mode {by}") for by in ("i", "i DESC", "t", "t DESC")],
+    ]
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("epochs", "style", "make"),
     [
         (1, "sorted", aggregates),
+        (3, "random", ordered_aggregates),
         pytest.param(3, "sorted", aggregates, marks=pytest.mark.slow),
         (3, "random", aggregates),
         pytest.param(3, "random", further_aggregates, marks=pytest.mark.slow),

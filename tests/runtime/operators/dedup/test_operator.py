@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import mixedmode
+import pyarrow as pa
 import pytest
-from aggregate_support import Job, at, events, ms
+from aggregate_support import MAX_PARALLELISM, Job, at, events, ms
 from mixedmode.runtime.jobs.shuffle import HashExchange, with_key_group
+from mixedmode.runtime.operators.arrival import arrival_columns
 from mixedmode.runtime.operators.contract import EpochSpec
 from mixedmode.runtime.operators.dedup.operator import DedupOperator
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
@@ -103,6 +106,67 @@ def test_a_carried_event_time_decides_within_the_watermark(
     running.run(None, firing_ms=ms(7))
     assert running.stored_entries() == 0, "the row of minute 2, and five more"
     assert made.output_schema.names == ["k", "v"]
+
+
+def _few(running: Job) -> Job:
+    """The same job, whose rows Spark does not aggregate."""
+    made = running.driver_side
+
+    def prepared(frame: DataFrame, spec: EpochSpec) -> pa.Table:
+        few = made.prepare_few(frame.coalesce(1), spec)
+        assert few is not None
+        rows, order = few
+        columns = ["__kg", *made.key_columns, *order, *arrival_columns(rows.columns)]
+        keyed = with_key_group(rows, made, MAX_PARALLELISM).sortWithinPartitions(*columns)
+        return keyed.drop(*arrival_columns(rows.columns)).toArrow()
+
+    running._prepared = prepared  # type: ignore[method-assign]
+    return running
+
+
+@pytest.mark.parametrize("kind", ["plain", "timed", "within", "time among the keys"])
+def test_few_rows_give_what_aggregated_ones_give(spark: SparkSession, job: Callable[..., Job], kind: str) -> None:
+    """The same rows, counts, event times and state: keys many times in an epoch, again in later ones, late rows, rows
+    without event time."""
+    numbers = random.Random(7)
+    some = [
+        (
+            epoch,
+            numbers.choice(["a", "b", "c", "d", None]),
+            numbers.choice([None, *range(epoch * 5, epoch * 5 + 12)]),
+            v,
+        )
+        for epoch in range(4)
+        for v in range(40)
+    ]
+    rows = events(spark, some).coalesce(1)
+    described = mixedmode.read(history=rows.select("k", "ts", "v"))
+    timed = described if kind == "plain" else described.withWatermark("ts", "3 minutes")
+    dedup = timed.dropDuplicatesWithinWatermark if kind == "within" else timed.dropDuplicates
+    made = operator(dedup(["k", "ts"] if kind == "time among the keys" else ["k"]))
+    both = []
+    for way in ("whole", "few"):
+        running = job(made) if way == "whole" else _few(job(made))
+        found: list[Any] = []
+        for epoch in range(4):
+            late_ms = MIN_WATERMARK if kind == "plain" or not epoch else ms(epoch * 5 + 2)
+            frame = rows.where(F.col("e") == epoch).select("k", "ts", "v")
+            given = running.run(frame, late_ms=late_ms, firing_ms=late_ms, style="random")
+            told = [running.total(name) for name in ("rows_in", "rows_late", "keys", "timers_fired")]
+            times = [one.max_event_time_ms for one in running.counters]
+            found.append((sorted(given, key=repr), told, times, running.stored_entries()))
+        both.append(found)
+    assert both[0] == both[1]
+    assert kind == "plain" or sum(one[1][1] for one in both[0]) > 0, "some rows are late"
+
+
+def test_few_rows_are_aggregated_where_their_keys_need_it(spark: SparkSession) -> None:
+    """Fractions are equal whose bits are not, letters by a collation; and without columns that differ none is first."""
+    frame = spark.range(9).selectExpr("id / 4 AS d", "string(id) AS t", "id", "string(id) COLLATE UTF8_LCASE AS c")
+    described = mixedmode.read(history=frame)
+    for keys in (["d"], ["c"], ["t", "d"], None):
+        assert operator(described.dropDuplicates(keys)).prepare_few(frame, SPEC) is None, keys
+    assert operator(described.dropDuplicates(["t"])).prepare_few(frame, SPEC) is not None
 
 
 def test_what_decides_the_result_is_in_the_fingerprint(rows: DataFrame) -> None:

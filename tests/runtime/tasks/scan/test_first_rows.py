@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -86,12 +88,20 @@ def worked(work: FirstRows, folder: Path, paths: Sequence[Path], memory_bytes: i
         buckets=Buckets(SHARDS, GROUPS),
         without=(),
         memory_bytes=memory_bytes,
+        progress_folder=str(folder / "progress"),
+        whole_bytes=sum(path.stat().st_size for path in paths),
     )
     runs: list[str] = []
+    tasks = itertools.count()
     for rank, path in reversed(list(enumerate(paths))):
         size = path.stat().st_size
         for start, end in ((size // 2, size), (0, size // 2)):
-            runs += task.scanned([RankedPart(FilePart(str(path), start, end), rank)], f"{rank}-{start}").runs
+            part = RankedPart(FilePart(str(path), start, end), rank)
+            runs += task.scanned([part], f"{rank}-{start}", next(tasks)).runs
+    told = [json.loads(path.read_text()) for path in (folder / "progress").iterdir()]
+    assert len(told) == next(tasks), "each task tells how far it is"
+    assert sum(one["read"] for one in told) == sum(pq.read_metadata(path).num_rows for path in paths)
+    assert sum(one["part"] for one in told) == pytest.approx(1.0)
     read = RowRuns(local, (tuple(runs),), work, task.buckets, 1 << 20)
     return [row for shard in range(SHARDS) for batch in read.of_shard(shard) for row in batch.to_pylist()]
 
@@ -145,7 +155,7 @@ def test_the_first_row_of_each_key_stays_however_rows_are_cut(name: str, reduces
     def check(content: list[list[list[tuple[Any, ...]]]], memory_bytes: int) -> None:
         with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
             patch.setattr(row_scan, "_SAMPLE", 1 if reduces else 1 << 30)
-            patch.setattr(row_scan, "_WORTH_REDUCING", 0)
+            patch.setattr(row_scan, "WORTH_REDUCING", 0)
             found = worked(work, Path(folder), write(Path(folder), content), memory_bytes)
         groups = [row.pop("__kg") for row in found]
         assert groups == sorted(groups)

@@ -1,0 +1,48 @@
+"""How often the same key comes among rows, judging by some of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+#: From so many rows of a key on it pays to put them together before they go to their shards.
+WORTH_REDUCING = 1.5
+#: So many rows are enough to judge by.
+_SAMPLE = 1 << 16
+
+
+def sampled(table: pa.Table, keys: Sequence[str]) -> tuple[int, int]:
+    """How many rows of a table were looked at, which ones by chance, and how many different keys they have."""
+    some = table.select(list(keys))
+    step = table.num_rows // _SAMPLE
+    if step > 1:
+        # One of so many each, which one by chance: keys may come back at equal distances.
+        count = table.num_rows // step
+        places = np.arange(count) * step + np.random.default_rng(0).integers(0, step, count)
+        some = some.take(pa.array(places))
+    return some.num_rows, some.group_by(list(keys), use_threads=False).aggregate([]).num_rows
+
+
+def rows_per_key(rows: int, keys: int, whole: int) -> float:
+    """About how many rows of all have the same key, judging by some and as if all keys were as frequent.
+
+    Args:
+        rows: how many were looked at.
+        keys: how many keys they have.
+        whole: how many rows there are.
+    """
+    whole = max(whole, rows)
+    # Of so many keys, that many rows meet as many as were met.
+    low, high = float(keys), float(whole) * 1024
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _met(middle, rows) < keys else (low, middle)
+    return whole / max(_met(high, whole), 1.0)
+
+
+def _met(keys: float, rows: int) -> float:
+    """How many of some keys are met in rows of which each has any of them."""
+    return keys * -math.expm1(-rows / keys)
