@@ -94,10 +94,10 @@ class FusedStage:
     def in_shards(self, rows: DataFrame) -> DataFrame:
         """Rows in its shards, in order; ``rows``: its input."""
         if self.in_one:
-            return self.stage.jobs.in_one_task(rows, self.task)
+            return self.stage.jobs.shard_rows.in_one_task(rows, self.task)
         if self.pins is not None:
-            return self.stage.jobs.beside_pins(self.pins, rows, self.task)
-        return self.stage.jobs.in_shards(rows, self.task, by_hash=self.by_hash)
+            return self.stage.jobs.shard_rows.beside_pins(self.pins, rows, self.task)
+        return self.stage.jobs.shard_rows.in_shards(rows, self.task, by_hash=self.by_hash)
 
     def holds(self, spreads: Sequence[Spread]) -> bool:
         """Whether Spark's plan brings rows to its shards; ``spreads``: the exchanges below its function, from above."""

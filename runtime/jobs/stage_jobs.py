@@ -8,16 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import functions as F
 
-from ..catalyst.columns import quoted
 from ..catalyst.prepared.micro_batch import partitions_of
 from ..catalyst.small_inputs import is_small
 from ..catalyst.types.arrow_functions import mapped_in_arrow
-from ..operators.arrival import arrival_columns
-from ..operators.contract import EpochSpec, KeyedOperator
+from ..operators.contract import KeyedOperator
 from ..operators.emission import emitted_schema
-from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ..tasks.report import REPORT_SCHEMA
 from ..tasks.shard.publish_task import ArrowFunction, PublishTask, as_mapped, projected, published
 from ..tasks.shard.question_task import QuestionTask
@@ -26,8 +22,8 @@ from ..tasks.shard.shard_task import ShardTask
 from ..tasks.shard.shards_in_one import InOneTask
 from .prepared_jobs import ExecutedJob, PreparedJobs
 from .shard_placement import ShardPins
+from .shard_rows import ShardRows
 from .shuffle import (
-    SHARD_COLUMN,
     HashExchange,
     InPlace,
     JoinedInShards,
@@ -67,6 +63,7 @@ class StageJobs:
     tail: OutputTransform | None
 
     def __post_init__(self) -> None:
+        self.shard_rows = ShardRows(self.operator, self.max_parallelism)
         #: By the style of epochs.
         self._hash_exchanges: dict[str, HashExchange] = {}
         self._in_place: InPlace | None = None
@@ -113,13 +110,13 @@ class StageJobs:
         parallelism, without = len(task.manifests), {shard for shard, _ in task.finished}
         own_session = self._has_own_session(task)
         if pins is not None and task.epoch.style == "random" and own_session:
-            job = self._planned_once(pins, frame, task, lambda rows: self.beside_pins(pins, rows, task))
+            job = self._planned_once(pins, frame, task, lambda rows: self.shard_rows.beside_pins(pins, rows, task))
             if job is not None:
                 yield job
         if own_session and not without and not in_place and pins is None and self._fits_one_task(frame, task):
             one = self._in_one = self._in_one or InOneTask(self.spark)
             whole = replace(task, in_one=True)
-            once = self._planned_once(one, frame, whole, lambda rows: self.in_one_task(rows, whole))
+            once = self._planned_once(one, frame, whole, lambda rows: self.shard_rows.in_one_task(rows, whole))
             if once is not None:
                 yield once
         way: HashExchange | InPlace | None = None
@@ -130,7 +127,11 @@ class StageJobs:
             way = self._hash_exchange(task.epoch.style, parallelism)
         if way is not None and not self._misplaced:
             placed = replace(task, shards=way.shards)
-            once = self._planned_once(way, frame, placed, lambda rows: self._adopted(rows, placed))
+
+            def left_in_place(rows: DataFrame) -> DataFrame:
+                return self.shard_rows.in_shards(rows, placed, by_hash=True)
+
+            once = self._planned_once(way, frame, placed, left_in_place)
             if once is not None:
                 yield once
             elif way is self._in_place:
@@ -140,7 +141,7 @@ class StageJobs:
                 return
 
         def exchanged(rows: DataFrame) -> DataFrame:
-            return self.in_shards(rows, task, by_hash=False)
+            return self.shard_rows.in_shards(rows, task, by_hash=False)
 
         # What is planned once is for all shards.
         can_share = own_session and not without and task.epoch.style == "random"
@@ -176,7 +177,7 @@ class StageJobs:
             )
             rows, placed = keyed(made.output), replace(task, shards=way.shards, sort=None)
             if made.rows is not None:
-                rows = rows.union(self._in_order(way.spread(keyed(wanted(made.rows))), placed))
+                rows = rows.union(self.shard_rows.in_order(way.spread(keyed(wanted(made.rows))), placed))
             return rows, placed
 
         if self._has_own_session(task) and JoinedInShards.is_possible(self.operator, self.max_parallelism, parallelism):
@@ -189,49 +190,7 @@ class StageJobs:
         made = self.operator.first_pass(frame, task.epoch, wanted, counted=counts)
         rows = made.output if made.rows is None else made.output.union(made.rows)
         rows = exchanged_by_shard(keyed(rows), self.max_parallelism, parallelism, without=without)
-        yield self._job(self._in_order(rows, task), task)
-
-    def in_shards(self, rows: DataFrame, task: ShardTask, *, by_hash: bool) -> DataFrame:
-        """Rows in their shards, in order.
-
-        Args:
-            rows: the input.
-            task: works on them.
-            by_hash: they stay where Spark's aggregation by key puts them (:class:`.shuffle.HashExchange`).
-        """
-        rows = self._prepared(rows, task.epoch)
-        if not by_hash:
-            without = {shard for shard, _ in task.finished}
-            rows = exchanged_by_shard(rows, self.max_parallelism, len(task.manifests), without=without)
-        return self._in_order(rows, task)
-
-    def in_one_task(self, rows: DataFrame, task: ShardTask) -> DataFrame:
-        """Rows of all shards in one partition, in order.
-
-        Args:
-            rows: the input, of a session without adaptive execution.
-            task: works on them.
-        """
-        rows = rows.coalesce(1)
-        few = None
-        if task.sort is None and task.epoch.style == "random":
-            few = self.operator.prepare_few(rows, task.epoch)
-        if few is None:
-            return self._adopted(rows, task)
-        prepared, order = few
-        return self._sorted(with_key_group(prepared, self.operator, self.max_parallelism), order)
-
-    def beside_pins(self, pins: ShardPins, rows: DataFrame, task: ShardTask) -> DataFrame:
-        """As :meth:`in_shards`, where the shards' local copies are.
-
-        Args:
-            pins: say where that is.
-            rows: the input, of a session without adaptive execution.
-            task: works on them.
-        """
-        rows = self._prepared(rows, task.epoch)
-        rows = exchanged_by_shard(rows, self.max_parallelism, len(task.manifests), keep_shard=True)
-        return self._in_order(pins.beside(rows, SHARD_COLUMN), task)
+        yield self._job(self.shard_rows.in_order(rows, task), task)
 
     def handed_on(self, rows: DataFrame, task: ShardTask) -> tuple[DataFrame, ShardTask]:
         """The output of a task that hands its rows on within the job, and the task; ``rows`` are in their shards."""
@@ -319,24 +278,6 @@ class StageJobs:
             # The job's keys or aggregates name functions or variables of the user's session; there they are known.
             logger.info("rows are moved to their shards in the user's session: %s", error)
             return None
-
-    def _adopted(self, frame: DataFrame, task: ShardTask) -> DataFrame:
-        return self._in_order(self._prepared(frame, task.epoch), task)
-
-    def _prepared(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
-        return with_key_group(self.operator.prepare(frame, epoch), self.operator, self.max_parallelism)
-
-    def _in_order(self, rows: DataFrame, task: ShardTask) -> DataFrame:
-        """Rows of shards sorted by Spark, unless the task does it."""
-        if task.sort is not None:
-            return rows
-        return self._sorted(rows, self.operator.order_in(task.epoch))
-
-    def _sorted(self, rows: DataFrame, order: tuple[str, ...]) -> DataFrame:
-        columns = (KEY_GROUP_COLUMN, *self.operator.key_columns, *order)
-        arrival = arrival_columns(rows.columns) if self.operator.keeps_arrival else ()
-        rows = rows.sortWithinPartitions(*[F.col(quoted(name)) for name in (*columns, *arrival)])
-        return rows.drop(*arrival) if arrival else rows
 
     def _job(self, rows: DataFrame, task: ShardTask) -> DataFrame:
         asked = self.operator.asks_about(rows)

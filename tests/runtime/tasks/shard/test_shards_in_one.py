@@ -15,6 +15,7 @@ from mixedmode.runtime.connectors.output_place import OutputPlace
 from mixedmode.runtime.jobs import stage_jobs
 from mixedmode.runtime.jobs.executor import EpochExecutor
 from mixedmode.runtime.jobs.shard_placement import ShardPins
+from mixedmode.runtime.jobs.shard_rows import ShardRows
 from mixedmode.runtime.jobs.shuffle import HashExchange, ShardExchange
 from mixedmode.runtime.jobs.stage_jobs import StageJobs
 from mixedmode.runtime.operators.contract import EpochSpec, ShardCounters
@@ -90,7 +91,7 @@ class Stage:
         monkeypatch.setattr(stage_jobs, "is_small", lambda frame: self.are_few)
         monkeypatch.setattr(StageJobs, "_planned_once", lambda jobs, way, frame, task, make: (way, task))
         monkeypatch.setattr(StageJobs, "_job", lambda jobs, rows, task: (None, task))
-        monkeypatch.setattr(StageJobs, "in_shards", lambda jobs, rows, task, by_hash: rows)
+        monkeypatch.setattr(ShardRows, "in_shards", lambda made, rows, task, by_hash: rows)
 
     def ways(self, shards: int = 2, style: Any = "random", pins: Any = None, **changes: Any) -> list[type]:
         """In order; the next one is for when Spark has not kept to the plan of one."""
@@ -184,6 +185,9 @@ class Jobs:
 
     def note_rows(self, rows: int) -> None:
         self.noted.append(rows)
+
+    def note_misplaced(self, error: BaseException) -> None:
+        raise error
 
 
 @pytest.mark.parametrize("style", ["random", "sorted"])

@@ -1,0 +1,89 @@
+"""Prepares an operator's rows and brings them to their shards, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from ..catalyst.columns import quoted
+from ..operators.arrival import arrival_columns
+from ..operators.contract import EpochSpec, KeyedOperator
+from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
+from ..tasks.shard.shard_task import ShardTask
+from .shard_placement import ShardPins
+from .shuffle import SHARD_COLUMN, exchanged_by_shard, with_key_group
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class ShardRows:
+    """Arranges the rows of one stage.
+
+    Args:
+        operator: the stage's.
+        max_parallelism: number of key groups.
+    """
+
+    operator: KeyedOperator
+    max_parallelism: int
+
+    def in_shards(self, rows: DataFrame, task: ShardTask, *, by_hash: bool) -> DataFrame:
+        """Rows in their shards, in order.
+
+        Args:
+            rows: the input.
+            task: works on them.
+            by_hash: they stay where Spark's aggregation by key puts them (:class:`.shuffle.HashExchange`).
+        """
+        rows = self._prepared(rows, task.epoch)
+        if not by_hash:
+            without = {shard for shard, _ in task.finished}
+            rows = exchanged_by_shard(rows, self.max_parallelism, len(task.manifests), without=without)
+        return self.in_order(rows, task)
+
+    def in_one_task(self, rows: DataFrame, task: ShardTask) -> DataFrame:
+        """Rows of all shards in one partition, in order.
+
+        Args:
+            rows: the input, of a session without adaptive execution.
+            task: works on them.
+        """
+        rows = rows.coalesce(1)
+        few = None
+        if task.sort is None and task.epoch.style == "random":
+            few = self.operator.prepare_few(rows, task.epoch)
+        if few is None:
+            return self.in_shards(rows, task, by_hash=True)
+        prepared, order = few
+        return self._sorted(with_key_group(prepared, self.operator, self.max_parallelism), order)
+
+    def beside_pins(self, pins: ShardPins, rows: DataFrame, task: ShardTask) -> DataFrame:
+        """As :meth:`in_shards`, where the shards' local copies are.
+
+        Args:
+            pins: say where that is.
+            rows: the input, of a session without adaptive execution.
+            task: works on them.
+        """
+        rows = self._prepared(rows, task.epoch)
+        rows = exchanged_by_shard(rows, self.max_parallelism, len(task.manifests), keep_shard=True)
+        return self.in_order(pins.beside(rows, SHARD_COLUMN), task)
+
+    def in_order(self, rows: DataFrame, task: ShardTask) -> DataFrame:
+        """Rows of shards sorted by Spark, unless the task does it."""
+        if task.sort is not None:
+            return rows
+        return self._sorted(rows, self.operator.order_in(task.epoch))
+
+    def _prepared(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
+        return with_key_group(self.operator.prepare(frame, epoch), self.operator, self.max_parallelism)
+
+    def _sorted(self, rows: DataFrame, order: tuple[str, ...]) -> DataFrame:
+        columns = (KEY_GROUP_COLUMN, *self.operator.key_columns, *order)
+        arrival = arrival_columns(rows.columns) if self.operator.keeps_arrival else ()
+        rows = rows.sortWithinPartitions(*[F.col(quoted(name)) for name in (*columns, *arrival)])
+        return rows.drop(*arrival) if arrival else rows
