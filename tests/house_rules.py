@@ -78,7 +78,7 @@ LARGER = {
     "runtime/connectors/sinks/base.py Sink": 24,
     "runtime/driver/checkpoint/checkpoint_coordinator.py CheckpointCoordinator": 24,
     "runtime/driver/run/runner.py JobRunner": 31,
-    "runtime/jobs/stage_jobs.py StageJobs": 24,
+    "runtime/jobs/stage_jobs.py StageJobs": 27,
     "runtime/offline/state_writer.py StateWriter": 21,
     "runtime/operators/contract.py KeyedOperator": 22,
     "runtime/operators/processor/run.py ProcessorRun": 33,

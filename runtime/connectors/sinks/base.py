@@ -50,6 +50,8 @@ class Sink(ABC):
 
     name: str
     guarantee: Guarantee
+    #: Folder of the output as the user wrote it; None: it has none.
+    path: str | None = None
     #: True: rows go out by deliver() after each epoch; False: by commit() with their checkpoint.
     shows_at_once: bool = False
     #: False: nobody will ever see a row.

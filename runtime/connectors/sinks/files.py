@@ -53,6 +53,7 @@ class ParquetSink(Sink):
     guarantee = "exactly-once"
     fencing = "whoever takes over removes what the other has staged"
     can_replace = True
+    path: str
 
     def __init__(self, schema: StructType, path: str, partition_by: Sequence[str] = ()) -> None:
         super().__init__(schema)

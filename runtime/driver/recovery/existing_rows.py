@@ -57,7 +57,7 @@ def _check(job: JobSpec, store: CheckpointStore, writers: OutputWriters) -> None
     me = writer_of(job, JobIdentity("", stages, job.settings.max_parallelism, job.name))
     others = writers.others(None if known is None else known.job_id)
     same = next((other for other in others if is_same_job(me, other)), None)
-    output = getattr(job.sink, "path", None)
+    output = job.sink.path
     if same is not None:
         raise OptionError(
             f"path = {output!r} holds rows of this job, and checkpointLocation is new\n"
