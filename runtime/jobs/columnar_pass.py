@@ -120,10 +120,12 @@ class ColumnarPass(ScanPass):
         # However little waits: without it Spark may have nothing to do.
         live, others = self._recognised(compress(parts, waits), epoch, "arrow")
         rest += others
+        scans = [found for found, _ in (*taken, *live)]
         try:
+            self.check_not_stopped(scans)
             runs, missed = self._runs(taken, live, epoch, Buckets(shards, self.max_parallelism), tuple(without))
         except NotTakenError as error:
-            self.leave_to_spark(error)
+            self.leave_to_spark(error, scans=scans)
             return None
         rest += missed
         return ScannedRows(runs, reduce(DataFrame.unionByName, rest) if rest else None)
