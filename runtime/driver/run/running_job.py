@@ -265,6 +265,7 @@ def _executor(job: JobSpec, state: JobState, uid: str, context: RunContext, outp
         feeds_a_stage=uid != job.last_stage.uid,
         progress_folder=context.backlog.folder,
         runs_folder=f"{context.store.runs}/{uid}",
+        stopped_folder=f"{context.store.backlog}/stopped",
         pause=context.pass_pause,
         observes=bool(job.stage_of(uid).observed) or (tail is not None and bool(tail.observed)),
     )
