@@ -235,7 +235,7 @@ class RunningJob:
 def _scheduler(job: JobSpec, state: JobState) -> CheckpointScheduler:
     settings = job.settings
     during_backlog_ms = settings.interval_during_backlog_ms
-    if settings.runtime_mode == "streaming" and not during_backlog_ms:
+    if not during_backlog_ms and (settings.runtime_mode == "streaming" or job.has_phase("catch-up")):
         during_backlog_ms = settings.checkpoint_interval_ms or COVERED_MS
     return CheckpointScheduler(
         interval_ms=settings.checkpoint_interval_ms,
