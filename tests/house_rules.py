@@ -129,7 +129,7 @@ DOCUMENTED = (
     "runtime/support/",
 )
 #: Functions of one signature, whose type says what they take.
-ALIKE = ("runtime/scan/expressions/builders.py",)
+ALIKE = ("runtime/scan/expressions/builders.py", "runtime/scan/expressions/patterns.py")
 #: Words by which a docstring leaves its arguments to that of another one.
 _ELSEWHERE = ("arguments are those", "arguments as")
 #: How many files may lie in ``runtime/`` outside of its rooms.

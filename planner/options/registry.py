@@ -180,9 +180,9 @@ OPTIONS: tuple[Option, ...] = (
         one_of("auto", "lifted", "source"),
         "auto, lifted, source",
         "whether rate limits of the live source (`maxOffsetsPerTrigger`, `maxFilesPerTrigger`, …) hold in the backlog. "
-        "`lifted`: they hold for the stream only. `source`: they cut the backlog into one pass for each micro-batch, "
-        "and each pass is merged with the state so far. `auto`: `source` if the job keeps no state and has not "
-        "`trigger(once=True)`, else `lifted`",
+        "`lifted`: they hold for the stream only. `source`: they cut the backlog into one sorted pass for each "
+        "micro-batch, and each pass is merged with the state so far; without state there are micro-batches from the "
+        "start. `auto`: `source` if the job keeps no state and has not `trigger(once=True)`, else `lifted`",
     ),
     Option(
         "execution.backlog.rows-per-call",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from ...errors import PlanError
 from ...runtime.catalyst.spark_plans import size_bytes
@@ -19,6 +19,7 @@ from ...runtime.connectors.late_rows import LateRows
 from ...runtime.connectors.sinks import Deliveries, Sink, check_guarantee, make_sink
 from ...runtime.connectors.sinks.formats import format_of
 from ...runtime.connectors.sources.lanes import Lane, live_frame
+from ...runtime.connectors.sources.live_query import delivers_one_batch
 from ...runtime.connectors.sources.live_sources import at_most_once
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.output_transform import OutputTransform
@@ -149,9 +150,9 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         check_watermark_policy(spark, specs)
     first = graph.first
     operators = [spec.operator for spec in specs]
-    settings = _with_limits(settings, specs, request)
-    parallelism = settings.shards(spark)
     lanes = graph.lanes.frames()
+    settings = _with_limits(settings, specs, live_frame(lanes), request)
+    parallelism = settings.shards(spark)
     facts = JobFacts(
         backlog_engine=choose_backlog_engine(settings, specs, lanes),
         has_history=any(not part.is_live for part in graph.lanes.parts),
@@ -206,12 +207,15 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     return plan, _job(graph, plan, specs, sink, tail, lanes)
 
 
-def _with_limits(settings: Settings, specs: Sequence[StageSpec], request: SinkRequest) -> Settings:
+def _with_limits(
+    settings: Settings, specs: Sequence[StageSpec], live: DataFrame | None, request: SinkRequest
+) -> Settings:
     """Whether the live source's limits hold in the backlog: without state there is nothing to gain from lifting them,
     and whoever takes the rows counts on portions of that size."""
     if settings.backlog_limits != "auto":
         return settings
-    is_cut = all(spec.operator.is_stateless for spec in specs) and "once" not in request.trigger
+    is_stateless = all(spec.operator.is_stateless for spec in specs)
+    is_cut = is_stateless and "once" not in request.trigger and live is not None and not delivers_one_batch(live)
     return settings.model_copy(update={"backlog_limits": "source" if is_cut else "lifted"})
 
 

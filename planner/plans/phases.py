@@ -83,17 +83,23 @@ def plan_phases(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
     if settings.runtime_mode == "batch":
         phases: tuple[Phase, ...] = (_batch_backlog(settings, job), _batch_finish(settings, job))
     else:
-        phases = _mixed(settings, job) if runs_sorted(settings) else _stream(settings, job)
-    return tuple(_without_state(phase, settings) for phase in phases) if job.is_stateless else phases
+        phases = (
+            _mixed(settings, job) if runs_sorted(settings) and not _is_cut(settings, job) else _stream(settings, job)
+        )
+    return tuple(map(_without_state, phases)) if job.is_stateless else phases
 
 
-def _without_state(phase: Phase, settings: Settings) -> Phase:
+def _is_cut(settings: Settings, job: JobFacts) -> bool:
+    """True if the backlog of a job without state comes in the micro-batches of its live source: there is nothing to
+    sort, and no reason to keep the first rows back until the last ones are there."""
+    return job.is_stateless and job.has_live and settings.backlog_limits == "source"
+
+
+def _without_state(phase: Phase) -> Phase:
     """The phase of a job that keeps nothing: less is to be said of it."""
     details = {name: text for name, text in phase.details.items() if name in ("checkpoints", "failure")}
     if phase.kind in ("backlog", "history", "catch-up", "live"):
         many = phase.mode == "streaming" and phase.kind != "history"
-        is_cut = settings.runtime_mode == "mixed" and settings.backlog_limits == "source"
-        many = many or (phase.kind == "backlog" and is_cut and "live" in phase.sources)
         details["scheduling"] = "a Spark job for each micro-batch" if many else "one Spark job over all of it, unsorted"
     if phase.kind in ("backlog", "history"):
         return phase.model_copy(update={"details": details, "reason": "there is no state: rows are written as a batch"})
@@ -285,8 +291,10 @@ def _despite(settings: Settings) -> str:
 
 
 def _stream(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
-    if settings.runtime_mode == "streaming":
+    if settings.runtime_mode == "streaming" or runs_sorted(settings):
         why = "execution.runtime-mode = streaming"
+        if runs_sorted(settings):
+            why = "there is no state, and the live source limits its micro-batches (execution.backlog.limits = source)"
         # A history and what has waited are the backlog, which has nobody who waits for its rows one by one.
         interval_ms = settings.checkpoint_interval_ms or COVERED_MS
         interval_option = "execution.checkpointing.interval"

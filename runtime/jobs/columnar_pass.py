@@ -28,10 +28,11 @@ from ..catalyst.prepared.micro_batch import plan_behind
 from ..catalyst.spark_plans import analyzed, leaves, united
 from ..catalyst.types.arrow_types import arrow_schema
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
+from ..scan.known_scans import recall, remember
 from ..scan.parquet_scan import NotTakenError
 from ..scan.partial_calls import PartialCall, Sums
 from ..scan.partial_scans import PartialScan, RecognisedScan, check_first_file, file_parts
-from ..scan.scan_plans import check_source, recognised
+from ..scan.scan_plans import check_source, legacy_settings, recognised
 from ..tasks.scan.partial_runs import Buckets, PartialRuns
 from ..tasks.scan.partial_scan import PartialScanTask, ScanReport
 from .scan_pass import ScanPass
@@ -64,6 +65,10 @@ def recognise(
         raise NotTakenError(f"a stage of kind {getattr(operator, 'kind', type(operator).__name__)} needs Spark's rows")
     check_source(frame, 0 if engine == "arrow" else LEAST_BYTES)
     prepared = operator.prepare(frame, epoch)  # type: ignore[arg-type]
+    settings = (float_sums, *legacy_settings(frame.sparkSession))
+    known = recall(prepared, settings)
+    if known is not None:
+        return known
     found = recognised(prepared, operator.column_texts, float_sums)
     schema = arrow_schema(prepared.schema)
     for name in operator.key_group_columns:
@@ -73,6 +78,7 @@ def recognise(
         if schema.field(call.name).type != call.type:
             raise NotTakenError(f"Spark has {schema.field(call.name).type} for {call.function} of {call.column}")
     check_first_file(found)
+    remember(prepared, settings, found)
     return found
 
 
@@ -114,10 +120,12 @@ class ColumnarPass(ScanPass):
         # However little waits: without it Spark may have nothing to do.
         live, others = self._recognised(compress(parts, waits), epoch, "arrow")
         rest += others
+        scans = [found for found, _ in (*taken, *live)]
         try:
+            self.check_not_stopped(scans)
             runs, missed = self._runs(taken, live, epoch, Buckets(shards, self.max_parallelism), tuple(without))
         except NotTakenError as error:
-            self.leave_to_spark(error)
+            self.leave_to_spark(error, scans=scans)
             return None
         rest += missed
         return ScannedRows(runs, reduce(DataFrame.unionByName, rest) if rest else None)

@@ -79,6 +79,8 @@ class EpochExecutor:
     observes: bool = False
     #: Where tasks leave partial aggregates for those of the shards; None: Spark makes all of them.
     runs_folder: str | None = None
+    #: Where it is remembered that tasks have scanned in vain; None: nowhere.
+    stopped_folder: str | None = None
     #: The driver's pauses, for passes that may be held between shards; None: it makes none.
     pause: PassPause | None = None
 
@@ -264,6 +266,7 @@ class EpochExecutor:
             max_parallelism=self.max_parallelism,
             run_id=self.run_id,
             progress_folder=self.progress_folder,
+            stopped_folder=self.stopped_folder,
         )
 
     def task(

@@ -162,9 +162,10 @@ class RowPass(ScanPass):
             self.leave_to_spark(error, scanned=False)
             return None
         try:
+            self.check_not_stopped(parts)
             return self._read(parts, epoch, Buckets(shards, self.max_parallelism), tuple(without))
         except NotTakenError as error:
-            self.leave_to_spark(error)
+            self.leave_to_spark(error, scans=parts)
             return None
 
     def _read(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from ...errors import PlanError
 from ..catalyst.types.arrow_functions import mapped_in_arrow
 from ..jvm.partition_jobs import collected_by_partition
 from ..scan.parquet_scan import NotTakenError
-from ..storage.filesystem import delete_quietly
+from ..storage.filesystem import delete_quietly, read_bytes, write_atomically
 from ..tasks.report import REPORT_SCHEMA
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class ScanPass:
         max_parallelism: number of key groups.
         run_id: of this run.
         progress_folder: where tasks report how far they are; None: nobody looks.
+        stopped_folder: where it is remembered that scans were stopped, until the backlog is over; None: nowhere.
     """
 
     spark: SparkSession
@@ -60,17 +62,40 @@ class ScanPass:
     max_parallelism: int
     run_id: str
     progress_folder: str | None = None
+    stopped_folder: str | None = None
 
     def discard(self) -> None:
         """Remove the runs, also those of attempts that have lost."""
         delete_quietly(self.filesystem, self.folder)
 
-    def leave_to_spark(self, error: NotTakenError, *, scanned: bool = True) -> None:
+    def check_not_stopped(self, scans: object) -> None:
+        """Raise if tasks of an earlier run of this backlog have scanned the same in vain.
+
+        Args:
+            scans: all that is scanned, which says by its ``repr`` what that is.
+
+        Raises:
+            NotTakenError: they have; says why.
+        """
+        path = self._stopped(scans)
+        if path is not None and self.filesystem.get_file_info(path).type == fs.FileType.File:
+            why = bytes(read_bytes(self.filesystem, path)).decode(errors="replace")
+            raise NotTakenError(f"a scan of an earlier run was stopped: {why}")
+
+    def _stopped(self, scans: object) -> str | None:
+        """The file that says that a scan was stopped; None: it is not remembered."""
+        if self.stopped_folder is None or self.settings.backlog_engine == "arrow":
+            return None
+        digest = hashlib.sha256(f"{self.operator.uid} {scans!r}".encode()).hexdigest()
+        return f"{self.stopped_folder}/{digest[:32]}"
+
+    def leave_to_spark(self, error: NotTakenError, *, scanned: bool = True, scans: object = None) -> None:
         """Remove the runs, and say why Spark reads.
 
         Args:
             error: the reason.
             scanned: whether tasks have scanned files in vain.
+            scans: what they have scanned; a later run does not scan the same again.
 
         Raises:
             PlanError: only Arrow may read (``execution.backlog.engine = arrow``).
@@ -81,6 +106,10 @@ class ScanPass:
                 f"execution.backlog.engine = arrow cannot be had for stage {self.operator.uid}: {error};"
                 " use auto, which leaves to Spark what is not known to be the same"
             ) from error
+        path = self._stopped(scans) if scanned and scans is not None else None
+        if path is not None and self.filesystem.get_file_info(path).type == fs.FileType.NotFound:
+            self.filesystem.create_dir(path.rpartition("/")[0], recursive=True)
+            write_atomically(self.filesystem, path, str(error).encode())
         if scanned:
             logger.warning("Spark instead of Arrow reads the backlog of stage %s: %s", self.operator.uid, error)
         else:

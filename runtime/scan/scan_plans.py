@@ -142,9 +142,14 @@ def _apart(reader: Reader, keys: list[ScanKey], calls: list[PartialCall]) -> tup
 def _check_settings(spark: SparkSession, values: list[Value]) -> None:
     if all(value.function == "column" for value in values):
         return
-    for conf in session_settings(spark):
-        if conf.startswith(_LEGACY) and not conf.startswith(_OTHER_LEGACY):
-            raise NotTakenError(f"{conf} is set, and values are computed")
+    for conf in legacy_settings(spark):
+        raise NotTakenError(f"{conf} is set, and values are computed")
+
+
+def legacy_settings(spark: SparkSession) -> tuple[str, ...]:
+    """The settings of a session that change what expressions give, and are set."""
+    found = (conf for conf in session_settings(spark) if conf.startswith(_LEGACY))
+    return tuple(sorted(conf for conf in found if not conf.startswith(_OTHER_LEGACY)))
 
 
 def _files(

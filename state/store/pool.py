@@ -27,6 +27,7 @@ _CHUNK_BYTES = 1 << 20
 #: Small files that this process has written last, by path: bytes of each, and of all.
 _KEPT_FILE_BYTES, _KEPT_BYTES = 1 << 20, 4 << 20
 _kept: dict[str, pa.Buffer] = {}
+_keeping = threading.Lock()
 
 
 class StatePool:
@@ -107,9 +108,10 @@ class StatePool:
     def keep(self, name: str, data: pa.Buffer) -> None:
         """Have a small file at hand that was just written: the next epoch of its shard brings it in, mostly here."""
         if data.size <= _KEPT_FILE_BYTES:
-            _kept[self.path(name)] = data
-            while sum(kept.size for kept in _kept.values()) > _KEPT_BYTES:
-                _kept.pop(next(iter(_kept)), None)
+            with _keeping:
+                _kept[self.path(name)] = data
+                while sum(kept.size for kept in _kept.values()) > _KEPT_BYTES:
+                    del _kept[next(iter(_kept))]
 
     def read(self, file: StateFile, *, at_hand: bool = False) -> pa.Buffer:
         """The checked content of a small file.
@@ -118,7 +120,8 @@ class StatePool:
             file: its description.
             at_hand: what this process has kept of it will do; it is let go.
         """
-        kept = _kept.pop(self.path(file.name), None)
+        with _keeping:
+            kept = _kept.pop(self.path(file.name), None)
         if at_hand and kept is not None:
             data = kept
         else:

@@ -86,13 +86,8 @@ def run_backlog(run: RunningJob, ending: Ending, phase: Phase) -> None:
     if passes == 0 and (not rows.is_empty or state.epoch == 0):
         epochs.sorted_pass(phase, rows.with_empty(job), final_ms, drop_late=drop_late, at_end=at_end, pin=run.pin)
         context.live_start.was_read(state)
-    elif passes and not one_batch and not _is_stateless(run):
+    elif passes and not one_batch:
         epochs.sorted_pass(phase, None, final_ms, at_end=at_end)
-
-
-def _is_stateless(run: RunningJob) -> bool:
-    """Whether no stage keeps anything that a watermark could fire."""
-    return all(stage.operator.is_stateless for stage in run.job.stages)
 
 
 def run_history(run: RunningJob, ending: Ending, phase: Phase) -> None:
@@ -105,7 +100,7 @@ def run_history(run: RunningJob, ending: Ending, phase: Phase) -> None:
         whole = SourceRows.of_history(job)
         # Without state there is nothing to gain from slices, and rows that differ each time they are made (the time of
         # now is one of their columns, say) cannot be cut into any.
-        at_once = _is_stateless(run)
+        at_once = all(stage.operator.is_stateless for stage in job.stages)
         readers = [(rows, stage.event_time) for stage in job.readers if (rows := whole.of(stage)) is not None]
         where = HistoryCut(1, None) if at_once else cut(readers, job.settings.history_rows_per_epoch)
     else:

@@ -235,7 +235,7 @@ class RunningJob:
 def _scheduler(job: JobSpec, state: JobState) -> CheckpointScheduler:
     settings = job.settings
     during_backlog_ms = settings.interval_during_backlog_ms
-    if settings.runtime_mode == "streaming" and not during_backlog_ms:
+    if not during_backlog_ms and (settings.runtime_mode == "streaming" or job.has_phase("catch-up")):
         during_backlog_ms = settings.checkpoint_interval_ms or COVERED_MS
     return CheckpointScheduler(
         interval_ms=settings.checkpoint_interval_ms,
@@ -265,6 +265,7 @@ def _executor(job: JobSpec, state: JobState, uid: str, context: RunContext, outp
         feeds_a_stage=uid != job.last_stage.uid,
         progress_folder=context.backlog.folder,
         runs_folder=f"{context.store.runs}/{uid}",
+        stopped_folder=f"{context.store.backlog}/stopped",
         pause=context.pass_pause,
         observes=bool(job.stage_of(uid).observed) or (tail is not None and bool(tail.observed)),
     )

@@ -133,8 +133,8 @@ class FirstRows(RowWork):
         times = None if self.time is None else _micros(rows.column(self.time))[places]
         if self.by_time:
             assert times is not None
-            order = np.lexsort((times, np.cumsum(changed)))
-            places, times = places[order], times[order]
+            by_time = np.lexsort((times, np.cumsum(changed)))
+            places, times = places[by_time], times[by_time]
             changed[1:] |= times[1:] != times[:-1]
             times = None
         starts = np.flatnonzero(changed)

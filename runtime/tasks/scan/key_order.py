@@ -238,17 +238,17 @@ class _Order:
         """
         is_alike = ~self.begins
         is_alike[:-1] |= is_alike[1:]
-        at = np.flatnonzero(is_alike)
-        if not len(at):
+        if not is_alike.any():
             return
+        at: slice | np.ndarray = slice(None) if is_alike.all() else np.flatnonzero(is_alike)
         among, begins = self.places[at], self.begins[at]
         numbers = numbers_of(among)
         if not ((numbers[1:] != numbers[:-1]) & ~begins[1:]).any():
             return
         lots = np.flatnonzero(begins)
-        if len(at) >= _MANY_ALIKE * len(lots):
-            order = np.empty(len(at), dtype=np.int64)
-            for start, end in pairwise([*lots.tolist(), len(at)]):
+        if len(among) >= _MANY_ALIKE * len(lots):
+            order = np.empty(len(among), dtype=np.int64)
+            for start, end in pairwise([*lots.tolist(), len(among)]):
                 order[start:end] = start + np.argsort(numbers[start:end])
         else:
             order = _order_in_lots(np.cumsum(begins) - 1, numbers)

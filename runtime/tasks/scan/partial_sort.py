@@ -180,6 +180,8 @@ def _each(call: PartialCall, values: dict[_Form, pa.Array], rows: int) -> pa.Arr
 
 
 def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    if isinstance(column, pa.ChunkedArray) and column.num_chunks == 1:
+        return column.chunk(0)
     found = column if isinstance(column, pa.Array) else column.combine_chunks()
     return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
 

@@ -199,6 +199,8 @@ class RowScanTask:
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
+    if isinstance(column, pa.ChunkedArray) and column.num_chunks == 1:
+        return column.chunk(0)
     found = column.combine_chunks()
     return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
 

@@ -343,18 +343,23 @@ def test_a_bad_trigger_interval_is_refused(both: MixedFrame, interval: str, prob
         writer_of(both).trigger(processingTime=interval).plan()
 
 
-def test_limits_of_the_source_hold_in_the_backlog_of_a_job_without_state(both: MixedFrame) -> None:
+def test_limits_of_the_source_hold_in_the_backlog_of_a_job_without_state(
+    history: DataFrame, live: DataFrame, spark: SparkSession, tmp_path: Path
+) -> None:
     """Unless it is to end after one micro-batch, or an option says otherwise; a job with state lifts them."""
 
     def limits(frame: MixedFrame, *, once: bool = False, **options: str) -> str:
         writer = frame.writeStream.format("noop").outputMode("update").options(**options)
         return (writer.trigger(once=True) if once else writer).plan().settings.backlog_limits
 
-    rows, lifted = both.select("k"), {"execution.backlog.limits": "lifted"}
+    limited = spark.readStream.schema(live.schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path))
+    both, lifted = read(history=history, live=limited), {"execution.backlog.limits": "lifted"}
+    rows = both.select("k")
     assert (limits(rows), limits(rows, once=True), limits(rows, **lifted)) == ("source", "lifted", "lifted")
-    assert limits(both.groupBy("k").count()) == "lifted"
-    [phase] = [one for one in rows.writeStream.format("noop").plan().phases if one.kind == "backlog"]
-    assert phase.details["scheduling"] == "a Spark job for each micro-batch"
+    assert limits(both.groupBy("k").count()) == limits(read(history=history, live=live).select("k")) == "lifted"
+    phases = rows.writeStream.format("noop").plan().phases
+    assert [phase.kind for phase in phases] == ["history", "catch-up", "switch", "live"]
+    assert phases[1].reason.startswith("there is no state, and the live source limits its micro-batches")
 
 
 @pytest.mark.parametrize("trigger", [{"once": True}, {"availableNow": True}])
