@@ -177,7 +177,7 @@ class BacklogProgress:
         with contextlib.suppress(OSError):
             for info in list_files(self._filesystem, self.folder):
                 with contextlib.suppress(OSError, ValueError):
-                    kept = self._scanned if info.base_name.startswith(SCAN) else self._shard_reports
+                    kept: dict[str, Any] = self._scanned if info.base_name.startswith(SCAN) else self._shard_reports
                     kept[info.base_name] = json.loads(read_bytes(self._filesystem, info.path))
 
     def _of_scans(self, what: str) -> float:
