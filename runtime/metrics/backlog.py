@@ -48,6 +48,8 @@ class BacklogProgress:
         self._told: dict[str, Any] = {}
         #: What each task that scans files reports: rows read and kept, and its part of the whole scan that is done.
         self._scanned: dict[str, dict[str, float]] = {}
+        #: What each attempt on a shard reports: rows taken in and processed, bytes spilled, whether it is done.
+        self._shard_reports: dict[str, dict[str, int]] = {}
         self._stage = ""
         self.total_rows: int | None = None
         self.shards = 0
@@ -78,7 +80,7 @@ class BacklogProgress:
         self.total_rows, self.shards, self._work, self._by_spark = total_rows, shards, work, by_spark
         self._pace = Pace(works_before=by_spark)
         self._started = time.monotonic()
-        self._stage, self._told, self._scanned = stage, {}, {}
+        self._stage, self._told, self._scanned, self._shard_reports = stage, {}, {}, {}
         if self._listener is not None:
             self._over = threading.Event()
             threading.Thread(target=self._tell, args=(self._over,), name="mixedmode-backlog", daemon=True).start()
@@ -146,7 +148,8 @@ class BacklogProgress:
         They are None until something has been measured: no bar stands at 0 %, and no ETA is made up.  As long as one
         number for the ETA could be more than 30 % wrong there is a range, and none where that is too wide.
         """
-        reports, self._scanned = self._reported()
+        self._read_reports()
+        reports = list(self._shard_reports.values())
         sums: Counter[str] = Counter()
         for report in reports:
             sums.update(report)
@@ -169,18 +172,13 @@ class BacklogProgress:
             "elapsedSeconds": elapsed_s,
         }
 
-    def _reported(self) -> tuple[list[Mapping[str, int]], dict[str, dict[str, float]]]:
-        """What the shards' tasks report, nothing if none has begun; what each task that scans files does."""
-        reports: list[Mapping[str, int]] = []
-        scanned = dict(self._scanned)
-        with contextlib.suppress(OSError, ValueError):  # a file that is being replaced: the next look will see it
+    def _read_reports(self) -> None:
+        """Take what the tasks report; what is being replaced is as it was at the last look."""
+        with contextlib.suppress(OSError):
             for info in list_files(self._filesystem, self.folder):
-                counts = json.loads(read_bytes(self._filesystem, info.path))
-                if info.base_name.startswith(SCAN):
-                    scanned[info.base_name] = counts
-                else:
-                    reports.append(counts)
-        return reports, scanned
+                with contextlib.suppress(OSError, ValueError):
+                    kept: dict[str, Any] = self._scanned if info.base_name.startswith(SCAN) else self._shard_reports
+                    kept[info.base_name] = json.loads(read_bytes(self._filesystem, info.path))
 
     def _of_scans(self, what: str) -> float:
         return sum(counts[what] for counts in self._scanned.values())

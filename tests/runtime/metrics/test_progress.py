@@ -95,6 +95,18 @@ def test_a_look_that_fails_is_done_again(tmp_path: Path, monkeypatch: pytest.Mon
     backlog.end()
 
 
+def test_a_report_that_is_being_replaced_counts_as_before(backlog: BacklogProgress) -> None:
+    """A look between two of a task's steps neither forgets its rows nor fails."""
+    backlog.begin(total_rows=10, shards=1)
+    one = task(backlog, "1")
+    list(one.reading(iter(batches(4))))
+    one.write()
+    assert backlog.snapshot()["rowsRead"] == 4
+    for half in ("", '{"read": '):
+        Path(backlog.folder, "1").write_text(half)
+        assert backlog.snapshot()["rowsRead"] == 4
+
+
 def test_rows_of_all_tasks_are_summed(backlog: BacklogProgress) -> None:
     """Rows read and rows done are told apart; the fraction counts both halves of the work."""
     backlog.begin(total_rows=10, shards=2)

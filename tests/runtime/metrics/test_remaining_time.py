@@ -83,6 +83,14 @@ def test_before_anything_is_measured_nothing_is_told() -> None:
     assert near is not None and 98 <= near <= 130
 
 
+def test_a_look_that_finds_less_than_the_one_before_is_harmless() -> None:
+    """An attempt that failed takes its rows with it, and another one begins."""
+    pace = Pace(works_before=True)
+    for now_s, seen in enumerate((PassSeen(1.0, 1.0, 0.0, 0.4), PassSeen(1.0), PassSeen(1.0, 1.0, 0.0, 0.0)), start=5):
+        _, left = pace.at(now_s, seen)
+        assert left is not None and left.low_s <= left.likely_s <= left.high_s
+
+
 def test_in_words() -> None:
     """One length, two, or nothing."""
     assert time_to_go(94, 80, 110) == "1 min 34 s"
