@@ -27,8 +27,8 @@ def _rounded_real(value: Value, one: pa.Array) -> pa.Array:
     """
     (scale,) = value.options
     numbers, nulls = numbers_of(one, np.float64)
-    is_finite = np.isfinite(numbers)
-    scaled = np.abs(np.where(is_finite, numbers, 0.0)) * 10.0**scale
+    has_digits = np.abs(numbers) < _EXACT  # no whole number, infinity or NaN that stays as it is
+    scaled = np.abs(np.where(has_digits, numbers, 0.0)) * 10.0**scale
     if (scaled >= _EXACT).any():
         raise NotTakenError("round of a large number")
     whole = np.floor(scaled)
@@ -40,7 +40,7 @@ def _rounded_real(value: Value, one: pa.Array) -> pa.Array:
             raise NotTakenError(f"round of {numbers[at]!r}, which is close to the middle")
         found[at] = float(written.scaleb(scale).to_integral_value(ROUND_HALF_UP))
     result = np.where(found == 0, 0.0, np.copysign(found / 10.0**scale, numbers))
-    return pa.array(np.where(is_finite, result, numbers), mask=nulls)
+    return pa.array(np.where(has_digits, result, numbers), mask=nulls)
 
 
 def _rounded_decimal(value: Value, one: pa.Array) -> pa.Array:

@@ -11,7 +11,7 @@ import pyarrow as pa
 #: From so many rows of a key on it pays to put them together before they go to their shards.
 WORTH_REDUCING = 1.5
 #: So many rows are enough to judge by.
-_SAMPLE = 1 << 16
+_SAMPLE = 1 << 14
 
 
 def sampled(table: pa.Table, keys: Sequence[str]) -> tuple[int, int]:

@@ -128,14 +128,12 @@ class ShardTask:
             return  # without a report: the shard is worked on after the pause
         attempt = _Attempt(self, shard, context.taskAttemptId(), TaskMeter())
         attempt.begin()
-        if self.runs is None:
-            report = self._ran(attempt, self._named(batches), attempt.meter)
-        else:
+        if self.runs is not None:
             keep_heap()
-            try:
-                report = self._ran(attempt, self._named(batches), attempt.meter)
-            finally:
-                release_heap()
+        try:
+            report = self._ran(attempt, self._named(batches), attempt.meter)
+        finally:
+            release_heap()  # a scan may have kept it, and may have been in vain
         spool = attempt.spool
         if spool is None:
             yield report_batch(self.published(report).to_bytes())

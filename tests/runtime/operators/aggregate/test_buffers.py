@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mixedmode.errors import CorruptStateError
+from mixedmode.runtime.operators.aggregate import results
 from mixedmode.runtime.operators.aggregate.buffers import (
     AggregateOverflowError,
     CountBuffer,
@@ -264,3 +265,25 @@ def test_a_row_of_nulls_is_neutral_for_every_buffer() -> None:
     nothing = [pa.nulls(1, column.type) for column in row]
     for old, new in ((row, nothing), (nothing, row)):
         assert [c.to_pylist() for c in merge_buffers(buffers, old, new)] == [c.to_pylist() for c in row]
+
+
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.none() | st.integers(-(10**17), 10**17) | st.integers(-500, 500),
+            st.none() | st.integers(0, 9) | st.integers(0, 10**12),
+        ),
+        min_size=1,
+        max_size=20,
+    ),
+    scale=st.sampled_from([2, 6]),
+)
+def test_decimal_means_are_the_same_in_64_bits(rows: list[tuple[int | None, int | None]], scale: int) -> None:
+    """By numpy, where the digits of the result leave room, they are what wide decimals give, nulls and all."""
+    sums = [None if total is None else Decimal(total).scaleb(-2) for total, _ in rows]
+    columns = [pa.array(sums, pa.decimal128(20, 2)), pa.array([count for _, count in rows], pa.int64())]
+    result = Result("r", "decimal_mean", (0, 1), pa.decimal128(30, scale))
+    found = result.compute(columns)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(results, "_mean_of_longs", lambda *_: None)
+        assert found.equals(result.compute(columns))
