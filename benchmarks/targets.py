@@ -135,18 +135,18 @@ TARGETS = (
            "at most", 1.15, "x"),
     Target("often-cpu", "stream, a checkpoint behind each epoch: CPU of all processes, by one in 10 s", "at most",
            1.15, "x"),
-    Target("steady-latency", "steady stream, p50 of an epoch, last quarter against first", "at most", 1.25, "x"),
-    Target("steady-files", "steady stream, files under the checkpoint location, last quarter against first",
+    Target("steady-latency", "steady stream, p50 of an epoch, last quarter against second", "at most", 1.25, "x"),
+    Target("steady-files", "steady stream, files under the checkpoint location, last quarter against second",
            "at most", 1.25, "x"),
-    Target("steady-memory", "steady stream, memory of the Python processes, last quarter against first", "at most",
+    Target("steady-memory", "steady stream, memory of the Python processes, last quarter against second", "at most",
            1.25, "x"),
-    Target("steady-metadata", "steady stream, size of _metadata, last quarter against first", "at most", 1.25, "x"),
+    Target("steady-metadata", "steady stream, size of _metadata, last quarter against second", "at most", 1.25, "x"),
     *(
         Target(f"soak-{name}", f"soak without Spark, {what}, last quarter against second", "at most", 1.25, "x")
         for name, what in {"files": "files under the checkpoint location", "python": "memory of the driver",
                            "handles": "open handles", "threads": "threads", "metadata": "size of _metadata"}.items()
     ),
-    Target("steady-handles", "steady stream, open handles of all processes, last quarter against first", "at most",
+    Target("steady-handles", "steady stream, open handles of all processes, last quarter against second", "at most",
            1.25, "x"),
     *(
         Target(f"rows-{job}-{start}", f"backlog of rows, {job}, {start}: speed against plain", "at least", limit, "x")

@@ -49,9 +49,8 @@ from .survivor import survivor
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: Types of keys that are equal if and only if they are encoded alike.
+#: Types of keys that are equal if and only if they are encoded alike (strings with a collation are no keys).
 _EQUAL_BY_BYTES = (IntegralType, StringType, DateType, TimestampType, TimestampNTZType, BooleanType, DecimalType)
-_BINARY = "UTF8_BINARY"
 #: Which row stays of several: a changed rule makes other rows of the same backlog.
 _LEAST_ROW, _FIRST_ROW = 1, 2
 
@@ -116,8 +115,6 @@ class DedupOperator(Deduplication):
         if not self.keeps_arrival or (self.has_timers and epoch.in_order is not None):
             return None
         if not all(isinstance(fields[name].dataType, _EQUAL_BY_BYTES) for name in self.keys):
-            return None
-        if any(getattr(fields[name].dataType, "collation", _BINARY) != _BINARY for name in self.keys):
             return None
         order_time = None if self.event_time_key is not None else self.event_time
         if self.time_column == TIME_COLUMN and order_time is None:
