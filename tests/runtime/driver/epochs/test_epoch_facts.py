@@ -65,7 +65,8 @@ def after_an_epoch() -> JobState:
 
 
 def applied(state: JobState, epoch: EpochSpec, kind: str, elapsed_s: float, **counts: int) -> EpochReport:
-    phase = Phase(kind=kind, reason="")  # type: ignore[arg-type]
+    read = ("a", "b") if kind == "live" else ("history", "a", "b")
+    phase = Phase(kind=kind, reason="", sources=read)  # type: ignore[arg-type]
     coordinator = counts or None
     return epoch_applied(
         JOB,
@@ -81,18 +82,21 @@ def applied(state: JobState, epoch: EpochSpec, kind: str, elapsed_s: float, **co
 
 
 SHARED = """"stateOperators": [{"operatorName": "stage-1", "numRowsTotal": 16, "numRowsUpdated": 10, \
-"numRowsRemoved": 4, "allUpdatesTimeMs": 900, \
-"commitTimeMs": 14, "numRowsDroppedByWatermark": 2, "numShufflePartitions": 2, \
+"numRowsRemoved": 4, "allUpdatesTimeMs": 900, "allRemovalsTimeMs": 0, \
+"commitTimeMs": 14, "memoryUsedBytes": 0, "numRowsDroppedByWatermark": 2, "numShufflePartitions": 2, \
 "numStateStoreInstances": 2, "customMetrics": {"numExpiredTimers": 8, "numIgnoredTimers": 0, "replicaCacheHits": 1, \
 "replicaCacheMisses": 1, "stateFilesRead": 4, "stateBytesRead": 800, "stateEntriesWritten": 20, \
 "stateFilesWritten": 2, "stateBytesWritten": 1000, "inputBytes": 50, "spilledBytes": 18}}], \
-"sources": [{"description": "history", "isBacklog": false, "finished": true}, \
+"sources": [{"description": "history", "isBacklog": false, "finished": true, ROWS}, \
 {"description": "a", "isBacklog": false, "finished": false, "eventTime": {"watermark": "2023-11-14T22:13:09.000Z", \
-"max": "2023-11-14T22:13:10.000Z"}, "isIdle": false}, \
+"max": "2023-11-14T22:13:10.000Z"}, "isIdle": false, UNKNOWN}, \
 {"description": "b", "isBacklog": true, "finished": false, "eventTime": {"watermark": "2023-11-14T22:12:55.000Z", \
-"max": "2023-11-14T22:13:00.000Z"}, "isIdle": false}], \
+"max": "2023-11-14T22:13:00.000Z"}, "isIdle": false, UNKNOWN}], \
 "sink": {"description": "sink!", "numOutputRows": 6, "metrics": {"outputBytes": 140, "outputFiles": 2}}, \
 "observedMetrics": {}, """
+UNKNOWN = '"numInputRows": null, "inputRowsPerSecond": null, "processedRowsPerSecond": null'
+NONE = '"numInputRows": 0, "inputRowsPerSecond": 0.0, "processedRowsPerSecond": 0.0'
+SHARED = SHARED.replace("UNKNOWN", UNKNOWN)
 TIMES = """"eventTime": {"watermark": "2023-11-14T22:12:55.000Z", "max": "2023-11-14T22:13:10.000Z"}, \
 "watermarkLagMs": 25500, """
 CHECKPOINT = """"checkpoint": {"id": 3, "trigger": "interval", "kind": "checkpoint", "drained": false, \
@@ -103,11 +107,11 @@ NAMED = """{"id": "0f0f0f0f-0f0f-0f0f-0f0f-0f0f0f0f0f0f", "runId": "run", "name"
 FIRST = f"""{NAMED}"batchId": 1, "batchDuration": 1250, "durationMs": {{"triggerExecution": 1250, "addBatch": 1250, \
 "process": 600, "publish": 7, "keyedStage": 900, "outsideTasks": 350}}, {TIMES}"mode": "backlog", "phase": "backlog", \
 "isBacklog": true, "numInputRows": 40, "inputRowsPerSecond": 0.0, "processedRowsPerSecond": 32.0, \
-{SHARED}"coordinator": null, {CHECKPOINT}"""
+{SHARED.replace("ROWS", UNKNOWN)}"coordinator": null, {CHECKPOINT}"""
 SECOND = f"""{NAMED}"batchId": 2, "batchDuration": 500, "durationMs": {{"triggerExecution": 502, "addBatch": 500, \
 "process": 600, "publish": 7, "keyedStage": 500, "outsideTasks": 0, "deliver": 2}}, {TIMES}"mode": "streaming", \
 "phase": "live", "isBacklog": true, "numInputRows": 40, "inputRowsPerSecond": 5.161290322580645, \
-"processedRowsPerSecond": 80.0, {SHARED}"coordinator": {{"eventsSent": 1}}, {CHECKPOINT}"""
+"processedRowsPerSecond": 80.0, {SHARED.replace("ROWS", NONE)}"coordinator": {{"eventsSent": 1}}, {CHECKPOINT}"""
 
 
 def test_progress_of_epochs_is_what_it_always_was() -> None:
