@@ -23,7 +23,7 @@ _KEYS = [
     *("upper(country)", "coalesce(city, 'unknown')", "substring(url, 1, 8)", "lower(trim(city))"),
     *("CASE WHEN amount > 1000 THEN 'large' WHEN amount > 100 THEN 'medium' ELSE 'small' END", "n % 10"),
     *("CAST(amount / 100 AS INT)", "floor(discount)", "if(ok, 'yes', 'no')", "concat(country, '-', kind)"),
-    *("regexp_extract(url, '^https?://([^/]+)', 1)", "split(url, '/')[2]", "dayofweek(day)", "nvl(kind, 'other')"),
+    *("regexp_extract(url, '^https?://([^/]+)', 1)", "split(url, '/')[0]", "dayofweek(day)", "nvl(kind, 'other')"),
 ]
 _FILTERS = [
     *("kind IN ('click', 'view')", "kind = 'buy'", "amount > 0", "n BETWEEN 10 AND 900", "city IS NOT NULL", "ok") * 2,

@@ -126,8 +126,8 @@ class FirstRows(RowWork):
 
         Until it is known which rows stay, only columns that decide are moved.
         """
-        order = key_order(rows, self.key_columns)
-        places, changed = order.places, order.begins
+        by_key = key_order(rows, self.key_columns)
+        places, changed = by_key.places, by_key.begins
         if changed.all():
             return rows.take(pa.array(places))
         times = None if self.time is None else _micros(rows.column(self.time))[places]

@@ -16,14 +16,14 @@ _SAMPLE = 1 << 14
 
 def sampled(table: pa.Table, keys: Sequence[str]) -> tuple[int, int]:
     """How many rows of a table were looked at, which ones by chance, and how many different keys they have."""
-    some = table.select(list(keys))
+    some = table.select(list(keys)).flatten()  # windows by their bounds
     step = table.num_rows // _SAMPLE
     if step > 1:
         # One of so many each, which one by chance: keys may come back at equal distances.
         count = table.num_rows // step
         places = np.arange(count) * step + np.random.default_rng(0).integers(0, step, count)
         some = some.take(pa.array(places))
-    return some.num_rows, some.group_by(list(keys), use_threads=False).aggregate([]).num_rows
+    return some.num_rows, some.group_by(some.column_names, use_threads=False).aggregate([]).num_rows
 
 
 def rows_per_key(rows: int, keys: int, whole: int) -> float:

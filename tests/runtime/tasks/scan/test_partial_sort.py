@@ -98,6 +98,31 @@ def shown(table: pa.Table | pa.RecordBatch) -> list[str]:
     return sorted(str(sorted(row.items())) for row in table.to_pylist())
 
 
+@pytest.mark.parametrize("are_alone", [False, True])
+def test_windows_are_keys(are_alone: bool) -> None:
+    """By where they start and end, and another key, whether rows are alone in theirs or not."""
+    times = pa.timestamp("us", "UTC")
+    window = pa.struct([("start", times), ("end", times)])
+    schema = pa.schema([("__kg", pa.int32()), ("w", window), ("k", pa.int64()), ("s", pa.int64())])
+    rows = RowsToSort(schema, ("w", "k"), ("k",), (PartialCall("s", "sum", "v", pa.int64()),), 128, are_alone)
+    for repeats in (1, 3):
+        starts = [0, 10, -10, 0, 10] * repeats
+        bounds = [pa.array(values, pa.int64()).view(times) for values in (starts, [one + 10 for one in starts])]
+        windows = pa.StructArray.from_arrays(bounds, fields=list(window))
+        numbers = list(range(len(starts)))
+        assert rows.add(pa.table({"w": windows, "k": [1, 1, 1, 2, 1] * repeats, "v": numbers}), Sums())
+        taken = rows.taken()
+        assert taken.num_rows == (4 if not are_alone or repeats == 3 else 5)
+        found = merged(taken, ("w", "k"), rows.calls)
+        sums: dict[tuple[int, int], int] = {}
+        for start, key, number in zip(starts, [1, 1, 1, 2, 1] * repeats, numbers, strict=True):
+            sums[start, key] = sums.get((start, key), 0) + number
+        starts_found = found.column("w").field("start").view(pa.int64()).to_pylist()
+        triples = zip(starts_found, found["k"].to_pylist(), found["s"].to_pylist(), strict=True)
+        assert {(start, key): number for start, key, number in triples} == sums
+        assert found.num_rows == len(sums)
+
+
 def test_sums_that_may_leave_their_type_are_not_sorted() -> None:
     """A sum of whole numbers that may leave 64 bits is Spark's; of decimals it is for a table of hashes."""
     schema = pa.schema([("__kg", pa.int32()), ("k", pa.int64()), ("x", pa.int64())])
