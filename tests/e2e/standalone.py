@@ -173,7 +173,7 @@ class Submitted:
         for name, value in conf.items():
             command += ["--conf", f"{name}={value}"]
         around = {**os.environ, "PYSPARK_PYTHON": sys.executable, **environment}
-        # Of Spark's log (stderr) and of the program (stdout): in one file the one's lines would stand within the other's.
+        # Spark's log (stderr) and the program (stdout): in one file the one's lines would stand within the other's.
         self._logs = (log, log.with_suffix(".out"))
         self._begins = [path.stat().st_size if path.exists() else 0 for path in self._logs]
         with open(self._logs[0], "ab") as logged, open(self._logs[1], "ab") as said:
