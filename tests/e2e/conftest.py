@@ -12,6 +12,7 @@ from pyspark import cloudpickle
 
 # Shared with the driver scripts of the kill tests, which find it beside them.
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.extend(str(room) for room in Path(__file__).parent.iterdir() if room.is_dir())
 
 import refusing
 import support

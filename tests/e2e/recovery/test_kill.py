@@ -15,7 +15,7 @@ from mixedmode.runtime.support.failpoints import VARIABLE
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
 
-DRIVER = Path(__file__).with_name("driver_sessions.py")
+DRIVER = Path(__file__).parents[1] / "driver_sessions.py"
 OBSERVED = ("execution.backlog.final-watermark=observed",)
 EVENTS = support.stream_of(420, seed=3)
 #: What an undisturbed run gives (tests/e2e/test_modes.py).
@@ -229,7 +229,7 @@ def test_killed_in_streamed_history(tmp_path: Path, driver_jvm: DriverJvm) -> No
 def test_killed_while_a_function_or_a_table_takes_the_rows(tmp_path: Path, driver_jvm: DriverJvm, sink: str) -> None:
     """Killed after the rows were handed over: they come again under the same id; killed after that was noted: not."""
     support.write(tmp_path / "history.parquet", EVENTS)
-    driver = Path(__file__).with_name("driver_sinks.py")
+    driver = Path(__file__).parents[1] / "driver_sinks.py"
 
     def run(failpoints: str) -> int:
         return driver_jvm.run(driver, tmp_path, sink, **{VARIABLE: failpoints}).returncode
@@ -254,7 +254,7 @@ def test_killed_between_the_calls_of_one_checkpoint(tmp_path: Path, driver_jvm: 
         path = tmp_path / "pending" / f"{number}.parquet"
         support.write(path, support.counted(number))
         os.utime(path, (path.stat().st_mtime + number,) * 2)
-    driver = Path(__file__).with_name("driver_calls.py")
+    driver = Path(__file__).parents[1] / "driver_calls.py"
 
     def run(failpoints: str) -> int:
         return driver_jvm.run(driver, tmp_path, **{VARIABLE: failpoints}).returncode

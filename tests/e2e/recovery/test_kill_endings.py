@@ -16,7 +16,7 @@ from mixedmode.runtime.checkpoints.savepoints.store import open_savepoint
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
 
-DRIVER = Path(__file__).with_name("driver_endings.py")
+DRIVER = Path(__file__).parents[1] / "driver_endings.py"
 EVENTS = support.stream_of(200, seed=8)
 #: What has come when a job is drained.
 UNTIL = 150

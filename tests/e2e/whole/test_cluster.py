@@ -14,7 +14,7 @@ from mixedmode.runtime.support.failpoints import VARIABLE
 pytestmark = [pytest.mark.cluster, pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
 
 CLUSTER = "local-cluster[2,1,1024]"
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 
 
 def test_lost_executors_are_survived(tmp_path: Path, driver_jvm: DriverJvm) -> None:

@@ -12,7 +12,7 @@ from driver_jvm import KILLED, DriverJvm
 from kafka_broker import Broker
 from mixedmode.runtime.support.failpoints import VARIABLE
 
-DRIVER = Path(__file__).with_name("driver_kafka_sink.py")
+DRIVER = Path(__file__).parents[1] / "driver_kafka_sink.py"
 EVENTS = support.stream_of(420, seed=7)
 
 

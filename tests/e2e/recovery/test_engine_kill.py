@@ -12,7 +12,7 @@ from mixedmode.runtime.support.failpoints import VARIABLE
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
 
-DRIVER = Path(__file__).with_name("driver_engine.py")
+DRIVER = Path(__file__).parents[1] / "driver_engine.py"
 KEYS, ROWS, SHARDS = 40, 400, 4
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from pyspark import cloudpickle
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "examples"))
 
 import hot_keys
 from flights.data import Flights, write_parquet

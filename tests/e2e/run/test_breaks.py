@@ -308,7 +308,7 @@ def test_an_exception_of_a_foreach_batch_function(world: World) -> None:
 def test_a_killed_jvm(tmp_path: Path) -> None:
     """Every method of the handle says in a QueryError that the JVM is gone, or works without it; the location is
     free."""
-    driver = Path(__file__).with_name("driver_jvm_loss.py")
+    driver = Path(__file__).parents[1] / "driver_jvm_loss.py"
     done = subprocess.run([sys.executable, str(driver), str(tmp_path)], capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr[-6000:]
     said = json.loads(done.stdout.splitlines()[-1])

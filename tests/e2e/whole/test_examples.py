@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 _OF_THE_MACHINE = re.compile("NativeCodeLoader|Utils: (Your hostname|Set SPARK_LOCAL_IP|Service '.*' could not bind)")
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from mixedmode.runtime.support.failpoints import VARIABLE
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
 
-DRIVER = Path(__file__).with_name("driver_events.py")
+DRIVER = Path(__file__).parents[1] / "driver_events.py"
 EVENTS = support.stream_of(360, seed=8)
 
 #: Where the driver can die: the six steps of a checkpoint, and the hand-over of what shards have sent.

@@ -14,7 +14,7 @@ from mixedmode.runtime.support.failpoints import VARIABLE
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
 
-DRIVER = Path(__file__).with_name("driver_reuse.py")
+DRIVER = Path(__file__).parents[1] / "driver_reuse.py"
 KEYS, ROWS = 40, 400
 
 

@@ -311,7 +311,7 @@ def test_job_goes_on_from_the_first_format(world: World) -> None:
     Sessions that were open then are closed with all of their events.
     """
     events = support.stream_of(120, seed=33)
-    old = Path(__file__).parents[1] / "data" / "savepoint-1"
+    old = Path(__file__).parents[2] / "data" / "savepoint-1"
     # Whatever the clock says now: files do not look old beside those of the savepoint.
     keyed = support.sessions(None, world.live(maxFileAge="36500d")).uid(UID)
     query = live(world.start(keyed, {**OBSERVED, PATH: str(old), "pipeline.parallelism": 3}))

@@ -20,7 +20,7 @@ from pyarrow import fs
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
 
-DRIVER = Path(__file__).with_name("driver_sigterm.py")
+DRIVER = Path(__file__).parents[1] / "driver_sigterm.py"
 EVENTS = support.stream_of(160, seed=4)
 TERMINATED = -signal.SIGTERM
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from driver_jvm import KILLED, DriverJvm
 
-DRIVER = Path(__file__).with_name("driver_proxies.py")
+DRIVER = Path(__file__).parents[1] / "driver_proxies.py"
 
 
 @pytest.mark.parametrize("as_users_do", [False, True], ids=["forked", "as users do"])

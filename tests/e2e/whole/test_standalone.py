@@ -24,7 +24,7 @@ from mixedmode.runtime.support.failpoints import VARIABLE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kill, pytest.mark.spark, pytest.mark.timeout(1500)]
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "cluster" / "visits.py"
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "cluster" / "visits.py"
 SHARDS = 3
 CONF = {
     "spark.executor.memory": "512m",
@@ -306,7 +306,7 @@ def test_workers_with_a_wrong_python_are_told_at_the_start(cluster: standalone.C
     conf = {**CONF, "spark.executorEnv.PATH": f"{there}:{path}", "spark.cores.max": "1"}
     environment = {"FOLDER": str(tmp_path), "INTERPRETERS": " ".join(says), "PATH": f"{here}:{path}"}
     conf["spark.scheduler.minRegisteredResourcesRatio"] = "0"
-    script = Path(__file__).with_name("driver_interpreters.py")
+    script = Path(__file__).parents[1] / "driver_interpreters.py"
     driver = standalone.Submitted(cluster.url, script, conf, environment, tmp_path / "driver.log")
     try:
         driver.wait_until(lambda: driver.count("all have been tried"), "all have been tried")

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
 
-DRIVER = Path(__file__).with_name("driver_requests.py")
+DRIVER = Path(__file__).parents[1] / "driver_requests.py"
 EVENTS = support.stream_of(120, seed=4)
 
 
