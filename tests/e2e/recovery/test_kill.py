@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, on
 DRIVER = Path(__file__).parents[1] / "driver_sessions.py"
 OBSERVED = ("execution.backlog.final-watermark=observed",)
 EVENTS = support.stream_of(420, seed=3)
-#: What an undisturbed run gives (tests/e2e/test_modes.py).
+#: What an undisturbed run gives (tests/e2e/run/test_modes.py).
 EXPECTED = support.sessions_of(EVENTS)
 
 

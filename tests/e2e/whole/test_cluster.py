@@ -19,7 +19,7 @@ HERE = Path(__file__).parents[1]
 
 def test_lost_executors_are_survived(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Executors that die in a task, in backlog, stream and compaction, change nothing in the output: at each step at
-    which they take something with them.  (Workers die at all of them: tests/e2e/test_kill.py.)
+    which they take something with them.  (Workers die at all of them: tests/e2e/recovery/test_kill.py.)
 
     The job has a processor, whose tasks come to most of these steps first, and behind it an aggregate, which comes to
     those of the half that stages what Spark has computed of it.
