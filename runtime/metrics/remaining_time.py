@@ -170,7 +170,7 @@ class Pace:
         taking = self._taking_in.whole(elapsed_s)
         if taking is not None:
             # The first rows may have been on their way since the shards began.
-            taking = RemainingTime(taking.low_s, taking.likely_s, max(taking.high_s, spent_s / seen.taken_in))
+            taking = RemainingTime(taking.low_s, taking.likely_s, max(taking.high_s, spent_s / self._taking_in.done))
             rest = taking.less(self._taking_in.spent_s(elapsed_s))
             operator = taking.times(_OPERATOR).less(self._operator.spent_s(elapsed_s))
             waves = 1 / seen.begun if seen.begun else 1.0
