@@ -215,7 +215,7 @@ def test_the_end_removes_the_reports(backlog: BacklogProgress) -> None:
 
 
 def test_a_look_without_reports_tells_less_and_does_not_fail(backlog: BacklogProgress) -> None:
-    """A pass is over before its phase is, and a report is replaced while somebody looks: status is asked all the same."""
+    """A pass is over before its phase is, and reports are replaced while somebody looks: status is asked for anyway."""
     backlog.begin(total_rows=10, shards=1)
     one = task(backlog, "1")
     list(one.reading(iter(batches(4))))
