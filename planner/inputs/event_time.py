@@ -126,8 +126,7 @@ class Watermark:
 
     @property
     def remembered_ms(self) -> int:
-        """How long after its event time a row is remembered within the watermark, as in Spark: before a stage and behind
-        it alike."""
+        """How long after its event time a row is remembered within the watermark: behind a stage as before it."""
         return self.delay_ms if self.declared_ms is None else self.declared_ms
 
     @property
