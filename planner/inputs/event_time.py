@@ -121,6 +121,13 @@ class Watermark:
     of_sides: bool = False
     #: The column is the last instant of the window that users call ``label``.
     is_window_end: bool = False
+    #: What ``withWatermark`` said of rows that have come through a stage since; None: that is ``delay_ms``.
+    declared_ms: int | None = None
+
+    @property
+    def remembered_ms(self) -> int:
+        """How long after its event time a row is remembered within the watermark: behind a stage as before it."""
+        return self.delay_ms if self.declared_ms is None else self.declared_ms
 
     @property
     def label(self) -> str:

@@ -83,6 +83,7 @@ def united_sides(left: Side, right: Side, key_types: Sequence[DataType], what: s
         called=" and ".join(dict.fromkeys(one.label for one in timed)),
         without=frozenset(part.name for part, _, owner in owned if owner is None),
         of_sides=True,
+        declared_ms=max(one.remembered_ms for one in timed),
     )
     return JoinSides(replace(inputs, parts=parts), watermark)
 

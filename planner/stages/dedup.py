@@ -151,7 +151,7 @@ def _retention(rows: StageInput, keys: tuple[str, ...], method: Method) -> Reten
         return Retention("for-ever")
     key = keys.index(watermark.event_time) if watermark.event_time in keys else None
     if method == "dropDuplicatesWithinWatermark":
-        return Retention("delay", watermark.label, key, delay_ms=watermark.delay_ms)
+        return Retention("delay", watermark.label, key, delay_ms=watermark.remembered_ms)
     if key is not None:
         return Retention("key-time", watermark.label, key)
     window = next((name for name in _windows(rows) if name in keys), None)

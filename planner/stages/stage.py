@@ -132,10 +132,12 @@ class KeyedStage:
     def output_watermark(self) -> Watermark | None:
         """The watermark of what comes out: the stage hands on nothing older than what it has fired."""
         name = self.output_event_time
+        declared_ms = None if self.watermark is None else self.watermark.remembered_ms
         if name is None or name in self.output.template.columns:
-            return None if name is None else Watermark(name, 0)
+            return None if name is None else Watermark(name, 0, declared_ms=declared_ms)
         is_window_end = isinstance(self.output_schema[name].dataType, StructType)
-        return Watermark(CARRIER, 0, called=self.output_event_time_label, is_window_end=is_window_end)
+        label = self.output_event_time_label
+        return Watermark(CARRIER, 0, called=label, is_window_end=is_window_end, declared_ms=declared_ms)
 
 
 def with_fields_of_their_own(rows: StageInput, what: str) -> StageInput:

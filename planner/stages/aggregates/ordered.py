@@ -11,6 +11,8 @@ from .partials import ORDER, Call, PartialColumns, PlannedResult
 
 #: Types whose values are ordered outside Spark as Spark orders them.
 _ORDERED = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "boolean", "date", "timestamp")
+#: Their names begin as those of others.
+_NOT_ORDERED = ("interval year", "interval month")
 #: The orders that Spark takes where nothing is said of nulls.
 _USUAL = {("ASC", "NULLS FIRST"): False, ("DESC", "NULLS LAST"): True}
 
@@ -73,7 +75,8 @@ def _is_descending(call: Call, order: Any) -> bool:
 
 
 def _check_order(call: Call, kind: str) -> None:
-    if kind != "string" and kind != "binary" and not kind.startswith(_ORDERED):
+    is_ordered = kind in ("string", "binary") or kind.startswith(_ORDERED)
+    if not is_ordered or kind.startswith(_NOT_ORDERED):
         raise PlanError(
             f"agg: {call.function.prettyName()} in the order of {kind} is not supported (column {call.name}); order by"
             " numbers, strings, dates or timestamps",

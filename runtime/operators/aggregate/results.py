@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from .buffers import AggregateOverflowError
 from .distinct import distinct_mean, distinct_sum
-from .list_arrays import list_from_lengths, list_lengths
+from .list_arrays import distinct_lists, list_from_lengths, list_lengths
 from .list_order import last_fields, sorted_lists
 from .moments import floats
 from .percentiles import modes, percentiles, ranked
@@ -144,7 +144,9 @@ def _joined(result: Result, columns: list[pa.Array]) -> pa.Array:
 
 
 def _size(result: Result, columns: list[pa.Array]) -> pa.Array:
-    return pa.array(list_lengths(columns[0]))
+    """Of a set; where Spark aggregates many keys, its sets of structs and arrays have some of these twice."""
+    (found,) = columns
+    return pa.array(list_lengths(distinct_lists(found) if pa.types.is_nested(found.type.value_type) else found))
 
 
 def _spread(*, sample: bool, root: bool) -> Callable[[Result, list[pa.Array]], pa.Array]:

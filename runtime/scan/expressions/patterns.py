@@ -28,6 +28,8 @@ _PART = re.compile(
     |(?P<times>[*+?]\??|\{{[0-9]{{1,2}}(?:,[0-9]{{0,2}})?\}}\??)""",
     re.VERBOSE,
 )
+#: Within a class Python warns that they may become operations on sets.
+_OF_SETS = ("--", "~~", "||")
 _LINE_ENDS = "[\n\r\u0085\u2028\u2029]"
 _LITERAL = re.compile(r"(?:[A-Za-z0-9 _/:;,=%@#!~<>&'\"-]|\\[^A-Za-z0-9])+")
 
@@ -42,6 +44,8 @@ def parts_of(pattern: str) -> list[tuple[str, str]] | None:
             return None
         kind = str(part.lastgroup)
         if kind == "times" and (not found or found[-1][0] not in ("atom", "anything", "close")):
+            return None
+        if part[0].startswith("[") and any(pair in part[0] for pair in _OF_SETS):
             return None
         found.append((kind, part[0]))
         at = part.end()

@@ -81,14 +81,14 @@ def test_the_watermark_of_an_output_is_its_event_time(both: MixedFrame, history:
     def processed(**changes: Any) -> MixedFrame:
         return timed.groupBy("k").transformWithState(Echo(), timeMode="eventTime", **arguments, **changes)
 
-    assert windowed(both)._watermark == Watermark("window", 0)
-    assert timed.groupBy("ts", "k").count()._watermark == Watermark("ts", 0)
+    assert windowed(both)._watermark == Watermark("window", 0, declared_ms=3_600_000)
+    assert timed.groupBy("ts", "k").count()._watermark == Watermark("ts", 0, declared_ms=3_600_000)
     assert timed.groupBy("k").count()._watermark is None
     assert processed()._watermark is None
-    assert processed(eventTimeColumnName="at")._watermark == Watermark("at", 0)
+    assert processed(eventTimeColumnName="at")._watermark == Watermark("at", 0, declared_ms=3_600_000)
 
     kept = windowed(both).select(F.col("window").alias("w"), "s").groupBy("w").agg(F.max("s"))
-    assert kept._watermark == Watermark("w", 0)
+    assert kept._watermark == Watermark("w", 0, declared_ms=3_600_000)
     gone = windowed(both).select("k", "s")
     assert gone._watermark is not None
     assert (gone.columns, gone._watermark.event_time) == (["k", "s"], "__event_time")

@@ -179,6 +179,11 @@ REFUSED: list[tuple[Callable[[], list[Any]], Callable[[], list[Any]], str]] = [
     (lambda: ["k"], lambda: [F.expr("try_sum(DISTINCT v)")], "function try_sum with DISTINCT is not supported"),
     (lambda: ["k"], lambda: [F.expr("try_sum(make_dt_interval(v))")], "try_sum of interval day to second is not"),
     (lambda: ["k"], lambda: [F.expr("max_by(v, a, 2)")], "max_by in the order of array<int> is not supported"),
+    (
+        lambda: ["k"],
+        lambda: [F.expr("max_by(v, make_ym_interval(1), 2)")],
+        "max_by in the order of interval year to month is not supported",
+    ),
     (lambda: ["k"], lambda: [F.expr("hll_sketch_agg(v)")], "hll_sketch_agg is not.*use approx_count_distinct"),
     (
         lambda: ["k"],

@@ -70,6 +70,16 @@ def test_how_long_a_key_is_remembered_follows_the_event_time_among_the_columns(r
     assert made.retention.key == 0 and not made.has_timers and made.aggregates_by_key
 
 
+def test_behind_another_stage_the_delay_is_the_same(rows: MixedFrame) -> None:
+    """As in Spark; of the rows themselves nothing older comes than what the stage has fired."""
+    first = rows.dropDuplicates(["k", "ts"])
+    for found in (first, first.select("k", "v"), first.dropDuplicates(["ts"]), first.union(first)):
+        made = operator(found.dropDuplicatesWithinWatermark(["k"]))
+        assert made.retention.delay_ms == 3_600_000
+    made = operator(first.withWatermark("ts", "1 minute").dropDuplicatesWithinWatermark(["k"]))
+    assert made.retention.delay_ms == 60_000
+
+
 def test_the_event_time_goes_on_behind_it(rows: MixedFrame) -> None:
     """With nothing older than what has fired; where the column is gone, so is the watermark."""
     behind = rows.dropDuplicates(["k", "ts"])._watermark

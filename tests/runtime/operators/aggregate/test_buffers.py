@@ -287,3 +287,12 @@ def test_decimal_means_are_the_same_in_64_bits(rows: list[tuple[int | None, int 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(results, "_mean_of_longs", lambda *_: None)
         assert found.equals(result.compute(columns))
+
+
+def test_a_set_of_spark_s_that_has_values_twice_counts_them_once() -> None:
+    """As its hash aggregation leaves structs and arrays when it goes over to sorting, from some hundred keys on."""
+    pair, other = {"0": 1, "1": "a"}, {"0": 1, "1": "b"}
+    structs = pa.array([[pair, other, pair], [], None], pa.list_(pa.struct([("0", pa.int32()), ("1", pa.string())])))
+    arrays = pa.array([[[1], [2, None], [1]], [[]], None], pa.list_(pa.list_(pa.int32())))
+    for found, sizes in ((structs, [2, 0, 0]), (arrays, [2, 1, 0])):
+        assert Result("n", "size", (0,), pa.int64()).compute([found]).to_pylist() == sizes
