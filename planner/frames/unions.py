@@ -128,7 +128,14 @@ class UnitedFrame(StatelessFrame):
         given += [theirs.delay_of(part.name) for part in other._inputs.lives]
         delays = tuple((part.name, delay) for part, delay in zip(inputs.lives, given, strict=True))
         delay_ms, declared_ms = (max(mine.delay_ms, theirs.delay_ms), max(mine.remembered_ms, theirs.remembered_ms))
-        return type(self)(inputs, replace(mine, delay_ms=delay_ms, delays_ms=delays, declared_ms=declared_ms))
+        both = replace(
+            mine,
+            delay_ms=delay_ms,
+            delays_ms=delays,
+            declared_ms=declared_ms,
+            behind_ms=delay_ms + max(mine.lag_ms, theirs.lag_ms),
+        )
+        return type(self)(inputs, both)
 
     def _as_mine(self, what: str, other: Any, columns: dict[str, str]) -> Self:
         """What is united with these rows; a plain frame becomes a history or a live input, with the same event time.

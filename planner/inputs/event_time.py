@@ -123,6 +123,13 @@ class Watermark:
     is_window_end: bool = False
     #: What ``withWatermark`` said of rows that have come through a stage since; None: that is ``delay_ms``.
     declared_ms: int | None = None
+    #: How far the watermark is behind a row's time when the row comes out of a stage; None: that is ``delay_ms``.
+    behind_ms: int | None = None
+
+    @property
+    def lag_ms(self) -> int:
+        """How much further than its delay the watermark is behind the rows that come."""
+        return 0 if self.behind_ms is None else self.behind_ms - self.delay_ms
 
     @property
     def remembered_ms(self) -> int:

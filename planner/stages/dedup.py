@@ -101,6 +101,7 @@ def plan_dedup(rows: StageInput, subset: Any, method: Method) -> KeyedStage:
         why_observed=WHY_OBSERVED if retention.kind != "for-ever" else None,
         refuses_complete=f"after {method}, as in Spark: only an aggregation has a complete result",
         output_event_time=output_event_time(rows),
+        hands_on_at_once=True,
         warning=_warning(rows, keys, method) if retention.kind == "for-ever" else None,
         known=known,
         presented=None if known is None else presented_as(known),
@@ -151,7 +152,7 @@ def _retention(rows: StageInput, keys: tuple[str, ...], method: Method) -> Reten
         return Retention("for-ever")
     key = keys.index(watermark.event_time) if watermark.event_time in keys else None
     if method == "dropDuplicatesWithinWatermark":
-        return Retention("delay", watermark.label, key, delay_ms=watermark.remembered_ms)
+        return Retention("delay", watermark.label, key, delay_ms=watermark.remembered_ms, lag_ms=watermark.lag_ms)
     if key is not None:
         return Retention("key-time", watermark.label, key)
     window = next((name for name in _windows(rows) if name in keys), None)

@@ -95,6 +95,8 @@ class KeyedStage:
     output_event_time_label: str | None = None
     #: How far behind what it has fired that may be.
     output_delay_ms: int = 0
+    #: Rows come out when they have come in, not when the watermark has reached them.
+    hands_on_at_once: bool = False
     #: What it is, for errors about its final watermark.
     kind: str | None = None
     #: Makes of its rows what users see, with more columns behind those; None: they are that.
@@ -133,11 +135,16 @@ class KeyedStage:
         """The watermark of what comes out: the stage hands on nothing older than what it has fired."""
         name = self.output_event_time
         declared_ms = None if self.watermark is None else self.watermark.remembered_ms
+        behind_ms = None
+        if self.hands_on_at_once and self.watermark is not None:
+            behind_ms = self.watermark.delay_ms + self.watermark.lag_ms
         if name is None or name in self.output.template.columns:
-            return None if name is None else Watermark(name, 0, declared_ms=declared_ms)
+            return None if name is None else Watermark(name, 0, declared_ms=declared_ms, behind_ms=behind_ms)
         is_window_end = isinstance(self.output_schema[name].dataType, StructType)
         label = self.output_event_time_label
-        return Watermark(CARRIER, 0, called=label, is_window_end=is_window_end, declared_ms=declared_ms)
+        return Watermark(
+            CARRIER, 0, called=label, is_window_end=is_window_end, declared_ms=declared_ms, behind_ms=behind_ms
+        )
 
 
 def with_fields_of_their_own(rows: StageInput, what: str) -> StageInput:

@@ -35,6 +35,9 @@ class Retention:
     key: int | None = None
     is_window: bool = False
     delay_ms: int = 0
+    #: How much further than its delay the watermark is behind the rows that come: those of another deduplication come
+    #: when it has not reached them.
+    lag_ms: int = 0
 
     def __str__(self) -> str:
         if self.kind == "for-ever":

@@ -9,6 +9,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -80,7 +81,9 @@ class DedupRun:
         def expiry_ms(groups: np.ndarray, keys: pa.BinaryArray) -> np.ndarray:
             return self._stored_ms(self._cells.names(groups, keys) if self._context.base is not None else [], len(keys))
 
-        return InOrderRows(self._epoch.in_order, self._operator.retention.delay_ms, expiry_ms)
+        retention, in_order = self._operator.retention, self._epoch.in_order
+        clock = replace(in_order, delay_ms=in_order.delay_ms + retention.lag_ms)
+        return InOrderRows(clock, retention.delay_ms, expiry_ms)
 
     def _stored_ms(self, names: list[bytes], count: int) -> np.ndarray:
         """When keys are forgotten; MIN: they have no state."""

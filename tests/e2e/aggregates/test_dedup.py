@@ -168,6 +168,23 @@ def test_within_the_watermark_a_backlog_gives_what_an_orderly_stream_does(world:
 
 
 @pytest.mark.slow
+def test_within_the_watermark_behind_another_deduplication_keys_are_forgotten_as_late_as_before_it(
+    world: World,
+) -> None:
+    """Its rows come when the watermark is still a delay behind them."""
+    events = [(f"k{n % 4}", 37 * n, n % 3) for n in range(90)]
+    first = by_key_and_time(mixedmode.read(history=world.history(events[:60]), live=world.live()))
+    query = world.start(first.dropDuplicatesWithinWatermark(["key"]))
+    assert query.wait_for("live", 300), query.exception()
+    world.land(events[60:])
+    query.processAllAvailable()
+    query.stop()
+    assert query.exception() is None
+    assert world.output() == rows_of(forgetful(events))
+    assert len(world.output()) < len(events), "some come before their key is forgotten"
+
+
+@pytest.mark.slow
 def test_another_run_goes_on_with_other_shards_and_refuses_other_columns(world: World) -> None:
     """Restarted with three shards, of a savepoint and of a checkpoint; what else is in the rows may change."""
 

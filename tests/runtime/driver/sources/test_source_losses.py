@@ -49,7 +49,7 @@ class Run:
         options = {"failondataloss": str(not self.tolerant)}
         job: Any = SimpleNamespace(live_inputs=[SimpleNamespace(name="live")])
         state: Any = SimpleNamespace(topic_ids=self.known, epoch=1)
-        listener: Any = SimpleNamespace(on=lambda fact: self.told.append(str(fact.messages)))
+        listener: Any = SimpleNamespace(on=lambda fact: self.told.append(fact.text))
         store: Any = None
         self.losses = SourceLosses(job, state, store, listener, now_ms=lambda: self.now_ms)
         self.losses.__dict__["_sources"] = {2: LiveSourceFacts("kafka", options)}
