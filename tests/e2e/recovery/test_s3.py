@@ -22,8 +22,13 @@ LATE = "pipeline.late-data.path"
 def store(spark: SparkSession, s3: S3Server) -> Iterator[S3Server]:
     """The server, which the session knows."""
     conf: Any = spark.sparkContext._jsc.hadoopConfiguration()
-    # Hadoop's default stream does not try again where an answer is cut off: in local mode a task has one attempt.
-    settings = {**s3.hadoop, "fs.s3a.bucket.flaky-5.input.stream.type": "classic"}
+    # Hadoop's default stream does not try again where an answer is cut off, nor do reads of several ranges at once: in
+    # local mode a task has one attempt.
+    settings = {
+        **s3.hadoop,
+        "fs.s3a.bucket.flaky-5.input.stream.type": "classic",
+        "parquet.hadoop.vectored.io.enabled": "false",
+    }
     for name, value in settings.items():
         conf.set(name, value)
     yield s3

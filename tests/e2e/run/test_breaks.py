@@ -21,6 +21,7 @@ import support
 from mixedmode import CheckpointError, QueryError, StateSchemaError, UserCodeError, events
 from mixedmode.planner.cli.app import app
 from mixedmode.runtime.connectors.sources.live_query import Stopped
+from mixedmode.runtime.driver.run import phases
 from mixedmode.runtime.driver.sources import live_folders
 from mixedmode.runtime.metrics.events.run_listener import ROUTINE
 from mixedmode.runtime.support import failpoints
@@ -117,6 +118,8 @@ def test_a_checkpoint_that_fails_for_a_users_thread(world: World, monkeypatch: p
     assert query.wait_for("live", 300), query.exception()
 
     def stopped_meanwhile(run: Any, phase: Any) -> bool:
+        while run.epochs.tick(phase, phases.now_ms(), idle=True):
+            pass
         query._runner.stop()
         raise Stopped
 
