@@ -127,12 +127,12 @@ class UnitedFrame(StatelessFrame):
         given = [mine.delay_of(part.name) for part in self._inputs.lives]
         given += [theirs.delay_of(part.name) for part in other._inputs.lives]
         delays = tuple((part.name, delay) for part, delay in zip(inputs.lives, given, strict=True))
-        delay_ms, declared_ms = (max(mine.delay_ms, theirs.delay_ms), max(mine.remembered_ms, theirs.remembered_ms))
+        delay_ms = max(mine.delay_ms, theirs.delay_ms)
         both = replace(
             mine,
             delay_ms=delay_ms,
             delays_ms=delays,
-            declared_ms=declared_ms,
+            declared_ms=max(mine.remembered_ms, theirs.remembered_ms),
             behind_ms=delay_ms + max(mine.lag_ms, theirs.lag_ms),
         )
         return type(self)(inputs, both)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -75,3 +76,14 @@ def test_an_aware_datetime_is_its_own_moment() -> None:
     """Whatever the zone of the process."""
     value = datetime(2024, 7, 1, 12, tzinfo=timezone(timedelta(hours=5)))
     assert LocalMoments().micros(value) == local_micros(value)
+
+
+@pytest.mark.usefixtures("_zone")
+@given(st.lists(_WALL, max_size=20))
+@example([datetime(2024, 10, 27, 0, 30), datetime(2024, 10, 27, 1, 30)])
+def test_a_column_is_what_its_moments_are_one_by_one(walls: list[datetime]) -> None:
+    """The second one of a repeated hour has ``fold=1``, which equality does not see."""
+    micros = [(wall - _EPOCH) // timedelta(microseconds=1) for wall in walls]
+    found = _moments().naive_column(np.array(micros, dtype=np.int64))
+    expected = [micros_local(one) for one in micros]
+    assert [(one, one.fold) for one in found] == [(one, one.fold) for one in expected]
