@@ -1,5 +1,6 @@
-"""Admits rows to an operator and measures their event time: each rule once, for Arrow and for Spark.
+"""Which rows an operator admits, and their event time: each rule once, for Arrow and for Spark.
 
+An operator's run drops and counts late rows (``_admitted`` in ``run.py`` of its room; a processor's ``admitted.py``).
 The tasks decide with Arrow, where the rows are; to hand late rows out, Spark is asked for the same rows of the epoch's
 input.  So the two forms of a rule stand beside each other here.
 

@@ -38,7 +38,7 @@ from .definition import COUNT_ROWS, STATE_NAME, AggregateMode, Aggregation, Grou
 from .evolution import take_over
 from .grouping import GroupingSets
 from .identity import output_identity, record_of
-from .late import late_rows
+from .late_rows import late_rows
 from .run import KeyedRun
 from .session_run import SessionRun
 

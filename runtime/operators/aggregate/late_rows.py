@@ -1,7 +1,8 @@
-"""Drops late rows of an aggregate: those whose window, or whose session in this epoch, is already over.
+"""Finds an aggregate's late rows once more, to hand them out: their window, or their session in this epoch, is over.
 
-Spark's partial aggregation has made one row of many when lateness is decided, so the same rule (:mod:`..admission`) is
-put to the single rows here.  Invariant: it finds exactly the rows that :meth:`AggregateRun._admitted` counts.
+The run drops and counts them (:meth:`AggregateRun._admitted`).  Spark's partial aggregation has made one row of many
+when lateness is decided, so the same rule (:mod:`..admission`) is put to the single rows here.  Invariant: it finds
+exactly the rows that the run counts.
 """
 
 from __future__ import annotations
