@@ -17,6 +17,7 @@ from pyarrow import fs
 from pyspark.sql.types import StructType
 
 from ..catalyst.spark_buckets import hash_partitioned
+from ..catalyst.spark_session import empty_frame
 from ..spark_io.parquet import read_parquet
 from ..storage.filesystem import delete_quietly, list_files
 from .output_place import OutputPlace
@@ -48,6 +49,11 @@ class StageHandoff:
     def place(self) -> OutputPlace:
         """Where the stage's tasks put their rows."""
         return OutputPlace(self.filesystem, self.folder)
+
+    @property
+    def no_rows(self) -> DataFrame:
+        """The rows of no file."""
+        return empty_frame(self.spark, self.schema)
 
     def frame(self, files: Iterable[StagedFile]) -> DataFrame | None:
         """The rows of some files; None: there are none."""

@@ -85,6 +85,8 @@ class EpochSpec:
     more_follows: bool = False
     #: False in a pass in which no row is behind anything: it is the first, and whole.
     drops_late: bool = True
+    #: True if the sources have given something for it, even if no row is left of that: a micro-batch of stock Spark.
+    has_input: bool = False
 
     @classmethod
     def from_json(cls, body: dict[str, Any]) -> EpochSpec:
@@ -208,6 +210,8 @@ class KeyedOperator(ABC):
     processor_name: str | None = None
     #: True if its output is the row of every key, each time; epochs themselves give none (outputMode complete).
     gives_whole_result: bool = False
+    #: True if it has a row even of no rows, from the first epoch on for which the sources have given something.
+    begins_without_rows: bool = False
     #: True if it keeps nothing and works on no shard: its input rows are its output (:mod:`.stateless`).
     is_stateless: bool = False
     #: True if it can handle events from a coordinator.

@@ -73,6 +73,7 @@ class Job:
         late_ms: int = MIN_WATERMARK,
         style: Literal["sorted", "random"] = "sorted",
         keep_state: bool = True,
+        has_input: bool = False,
     ) -> list[tuple[Any, ...]]:
         """One epoch; returns its output rows, shard after shard."""
         self.epoch += 1
@@ -85,6 +86,7 @@ class Job:
             processing_time_ms=0,
             processing_timers_upto_ms=MIN_WATERMARK,
             keep_state=keep_state,
+            has_input=has_input,
         )
         table = self.table or (None if frame is None else self._prepared(frame, spec))
         output: list[tuple[Any, ...]] = []

@@ -124,6 +124,7 @@ class EpochRunner:
                     in_order=self.graph.times.in_order(stage),
                     at_end=at_end,
                     has_rows=frame is not None,
+                    has_input=rows is not None and not rows.nothing_came,
                 )
                 visited = None if rows is None or frame is not None else self._without_rows(stage, spec)
                 order = StageRequest(spec, frame, inputs, visited, reach, timed)
@@ -185,7 +186,9 @@ class EpochRunner:
                 in_order = self.graph.times.in_order(stage)
                 looks = at_once or (in_order and stage.tells_inputs_apart)
                 reach = self.graph.times.look_ahead(stage, frame, timed) if looks else None
-                spec = streaming_epoch_of(self.state, state, time_ms, reach, in_order=in_order, at_once=at_once)
+                spec = streaming_epoch_of(
+                    self.state, state, time_ms, reach, in_order=in_order, has_input=rows is not None, at_once=at_once
+                )
                 if not fires:
                     spec = replace(spec, firing_watermark_ms=state.watermark.fired_ms)
                 visited = self._without_rows(stage, spec) if shards is None else shards[stage.uid]
@@ -226,6 +229,7 @@ class EpochRunner:
                 in_order=self.graph.times.in_order(self.job.stage_of(uid)),
                 at_end=True,
                 has_rows=False,
+                has_input=False,
             )
             self.graph.execute(phase, spec, {uid: StageRequest(spec)})
             failpoint("backlog-epoch-applied")

@@ -30,6 +30,7 @@ def sorted_pass_of(
     in_order: bool,
     at_end: bool,
     has_rows: bool,
+    has_input: bool,
 ) -> EpochSpec:
     """A pass over batch keyed state.
 
@@ -45,6 +46,7 @@ def sorted_pass_of(
             be earlier.
         at_end: all input ends with this pass.
         has_rows: whether there are rows in it.
+        has_input: whether the sources have given something.
     """
     watermark = stage.watermark
     reached_ms = watermark.would_reach({} if reach is None else reach.seen)
@@ -69,11 +71,19 @@ def sorted_pass_of(
         delay_ms=watermark.greatest_delay_ms,
         more_follows=more_follows,
         drops_late=drop_late,
+        has_input=has_input,
     )
 
 
 def streaming_epoch_of(
-    state: JobState, stage: StageState, time_ms: int, reach: Reach | None, *, in_order: bool, at_once: bool = False
+    state: JobState,
+    stage: StageState,
+    time_ms: int,
+    reach: Reach | None,
+    *,
+    in_order: bool,
+    has_input: bool,
+    at_once: bool = False,
 ) -> EpochSpec:
     """An epoch over RocksDB state: its rows, and what is due by the watermark so far and by ``time_ms``.
 
@@ -83,6 +93,7 @@ def streaming_epoch_of(
         time_ms: processing time.
         reach: how far the event times of the epoch go; None: the job's one input takes the watermark there.
         in_order: event-time timers fire between the rows of their key.
+        has_input: whether the sources have given something.
         at_once: what is due by where ``reach`` brings the watermark fires as well.
     """
     watermark = stage.watermark
@@ -100,6 +111,7 @@ def streaming_epoch_of(
         first=state.epoch == 0,
         is_backlog=state.is_backlog,
         delay_ms=watermark.greatest_delay_ms,
+        has_input=has_input,
     )
 
 

@@ -267,6 +267,9 @@ class GraphEpochs:
             has_rows=rows is not None,
             at_end=gets_the_end(stage, own, {one.uid: one for one in self.job.stages}, ran),
         )
+        if rows is None and base.has_input and stage.operator.begins_without_rows:
+            if not any(manifest.files for manifest in state.manifests):
+                return StageRequest(spec, self._no_rows(stage), reach=reach)
         if rows is None:
             events = () if phase.holds_events_back else self.events.waiting(state)
             due = state.shards_due(spec.firing_watermark_ms, spec.processing_timers_upto_ms)
@@ -303,6 +306,12 @@ class GraphEpochs:
         if handed_on:
             frames += over_edges(handed_on, emitted=EMITTED_COLUMN in stage.operator.sort_columns)
         return united(frames)
+
+    def _no_rows(self, stage: StageSpec) -> DataFrame | None:
+        """What a stage takes of an earlier one that has staged nothing."""
+        edge = stage.edges[0]
+        handed_on = [(edge, self.exchanges[edge.origin].no_rows)]
+        return united(over_edges(handed_on, emitted=EMITTED_COLUMN in stage.operator.sort_columns))
 
     def _keeps_shards(self, stage: StageSpec) -> bool:
         """Whether rows are in their shards before a stage gets them: in those of the stage before."""

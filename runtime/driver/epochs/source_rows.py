@@ -45,6 +45,8 @@ class SourceRows:
     by_file: bool = False
     #: There is no row, as Spark knows without a job: no partition is left of what the sources gave.
     are_none: bool = False
+    #: The sources have given nothing at all: the lanes are named for what an aggregate makes of no rows.
+    nothing_came: bool = False
 
     @classmethod
     def of_history(cls, job: JobSpec, part: Part | None = None) -> SourceRows:
@@ -73,7 +75,9 @@ class SourceRows:
             for number, lane in enumerate(job.lanes)
             if number not in named
         }
-        return replace(self, lives=(*self.lives, empty)) if empty else self
+        if not empty:
+            return self
+        return replace(self, lives=(*self.lives, empty), nothing_came=self.nothing_came or self.is_empty)
 
     @property
     def is_empty(self) -> bool:

@@ -211,6 +211,11 @@ class Aggregation(KeyedOperator):
         return self.output_mode == "complete"
 
     @property
+    def begins_without_rows(self) -> bool:  # type: ignore[override]
+        """True without keys, where a count is 0 as soon as Spark has run a micro-batch."""
+        return not self.keys and self.output_mode != "append"
+
+    @property
     def key_labels(self) -> tuple[str, ...]:
         """Spark's names of the key columns."""
         return tuple(key.name for key in self.keys if key.kind != "session")

@@ -79,15 +79,15 @@ class AggregateRun(ABC):
     def _admitted(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Count rows and drop late ones."""
         late_ms = self.epoch.late_watermark_ms
-        # Without keys Spark gives a row for no rows, too: nothing to be shown of a stream that has not begun.
-        is_update = self.operator.output_mode != "append" and self.epoch.keep_state
-        begins_with_rows = is_update and not self.operator.keys and self.context.base is None
+        # Without keys Spark makes a row of no rows, too: it shows none of a stream that has not begun.
+        has_begun = self.epoch.has_input or not self.epoch.keep_state or self.context.base is not None
+        waits_for_rows = self.operator.begins_without_rows and not has_begun
         for batch in rows:
             if batch.num_rows == 0:
                 continue
             counts = batch.column(self.operator.rows_column)
             self.counters.rows_in += pc.sum(counts).as_py()
-            if begins_with_rows:
+            if waits_for_rows:
                 batch = batch.filter(pc.greater(counts, 0))
                 if batch.num_rows == 0:
                     continue

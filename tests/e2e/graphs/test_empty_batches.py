@@ -10,6 +10,7 @@ import support
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from support import World
+from two_ways import SCHEMA, TwoWays
 
 pytestmark = pytest.mark.spark
 
@@ -118,3 +119,41 @@ def test_without_keys_there_is_a_row_of_no_rows(world: World) -> None:
     query.stop()
     assert query.exception() is None
     assert shown[-2:] == [[50], [50]], shown
+
+
+def functions() -> list[Any]:
+    """Aggregates that need not be null of no rows, and some that are."""
+    texts = ["count(value)", "sum(value)", "avg(value)", "stddev(value)", "max(key)"]
+    texts += ["collect_list(value)", "collect_set(key)", "approx_count_distinct(value)", "count_if(value > 3)"]
+    texts += ["percentile_approx(value, 0.5)", "corr(value, value)", "max_by(key, value, 2)", "bool_and(value > 0)"]
+    return [F.expr(text).alias(f"a{place}") for place, text in enumerate(texts)]
+
+
+GLOBALS: dict[str, Any] = {
+    "one stage": lambda rows: rows.where("value < 0").agg(*functions()),
+    "several stages": lambda rows: rows.where("value < 0").dropDuplicates(["key"]).groupBy().agg(*functions()),
+    "a union of which one part has rows": lambda rows: (
+        rows.where("value < 0").union(rows.where("key = 1")).groupBy().agg(F.count("*").alias("n"))
+    ),
+}
+
+
+@pytest.mark.parametrize("mode", ["update", "complete"])
+@pytest.mark.parametrize("job", GLOBALS)
+def test_aggregate_without_keys_begins_with_the_first_micro_batch_as_in_stock(
+    spark: Any, tmp_path: Any, job: str, mode: str
+) -> None:
+    """Though a filter drops every row: as a stream, and with the first micro-batch as history."""
+    batches = [{"in": [(7, 1, 5), (8, 2, 6)]}, {"in": [(7, 3, 4)]}]
+    ways = TwoWays(spark, tmp_path, batches)
+    expected = ways.stock_rows(lambda read: GLOBALS[job](read("in")), mode)[-1]
+    for history in (0, 1):
+        shown = ways.our_rows(lambda read: GLOBALS[job](read("in")), mode, history=history)
+        assert shown[-1] == expected, history
+
+
+def test_aggregate_without_keys_of_sources_that_have_given_nothing_is_not_shown(spark: Any, tmp_path: Any) -> None:
+    """As in stock Spark, where no micro-batch has run."""
+    ways = TwoWays(spark, tmp_path, [], {"in": SCHEMA})
+    for found in (ways.stock_rows, ways.our_rows):
+        assert found(lambda read: read("in").groupBy().count(), "complete") == []

@@ -85,7 +85,7 @@ def test_empty_epochs_write_and_emit_nothing(spark: SparkSession, job: Any) -> N
 @pytest.mark.spark
 @pytest.mark.parametrize("style", ["sorted", "random"])
 def test_without_keys_all_rows_are_one_group(spark: SparkSession, job: Any, style: Any) -> None:
-    """It begins with the first row; then an epoch without rows gives the result again, as in stock Spark."""
+    """It begins with what sources give; then an epoch without rows gives the result again, as in stock Spark."""
     frame = spark.createDataFrame([(0, 1, "a"), (1, 2, "b"), (1, 4, "c")], "e int, v long, t string")
     exprs = [F.count("*"), F.sum("v"), F.max("t"), F.collect_list("v")]
     operator = plan_aggregate(frame, [], exprs, event_time=None, output_mode="update", uid="agg")
@@ -93,6 +93,9 @@ def test_without_keys_all_rows_are_one_group(spark: SparkSession, job: Any, styl
     for _ in range(2):
         assert running.run(frame.where("false"), style=style) == []
         assert running.total("rows_in") == running.stored_entries() == 0
+    begun = job(operator)
+    assert begun.run(frame.where("false"), style=style, has_input=True) == [(0, None, None, [])]
+    assert (begun.total("rows_in"), begun.stored_entries()) == (0, 1)
     assert running.run(frame.where("e = 0"), style=style) == [(1, 1, "a", [1])]
     if style == "random":
         assert running.run(frame.where("false"), style=style) == [(1, 1, "a", [1])]
