@@ -138,6 +138,9 @@ class NoTasks:
     def note_rows(self, rows: int) -> None:
         pass
 
+    def note_misplaced(self, error: Exception) -> None:
+        pass
+
     def run(self, task: ShardTask) -> list[list[bytes]]:
         """The reports of all shards."""
         started = time.thread_time()

@@ -1,4 +1,7 @@
-"""The benchmarks' report: verdicts, ratios, resuming and publishing, without running a benchmark."""
+"""The benchmarks' report: verdicts, ratios, resuming and publishing; and the driver that they measure.
+
+No benchmark runs here.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mixedmode.runtime.driver.checkpoint import housekeeping
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 _SPARK_TYPES = {"int64": "long", "string": "string", "double": "double", "timestamp[us, tz=UTC]": "timestamp"}
@@ -320,3 +324,18 @@ def test_the_chart_shows_what_is_published(bench: Any) -> None:
     assert [width / widths[0] for width in widths] == pytest.approx([one / expected[0] for one in expected], abs=0.001)
     with pytest.raises(ValueError, match="no measurement begins with 'Tea'"):
         chart.seconds_of(published, "Tea")
+
+
+def test_a_checkpoint_asks_an_object_store_for_little(
+    bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is not the first of a run writes its claim, ``_metadata`` and two markers, and looks for other claims;
+    all else is the sink's, which looks at each staged file, copies it, and removes the staged one."""
+    monkeypatch.setattr(housekeeping, "CLEAN_EVERY_MS", 1 << 60)
+    shards = 3
+    with bench("driver_cost").driver(tmp_path, shards, counted=True) as running:
+        for _ in range(2):
+            running.epoch()
+            running.requests()
+            running.checkpoint()
+        assert running.requests() == {"put": 4, "list": 1, "look": shards, "copy": shards, "delete": shards}

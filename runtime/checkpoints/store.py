@@ -42,12 +42,21 @@ class CheckpointStore(StoredCheckpoints):
         super().__init__(filesystem, location, branch)
         #: Called right before each step that others can see; raises if this driver may not do it (any more).
         self.guard: Callable[[], None] = lambda: None
+        #: False once this driver has removed what sorted passes had left, until the next one begins: on an object store
+        #: each look would cost a checkpoint a request.
+        self.may_have_backlog = True
         #: Removes what is outdated.
         self.retention = CheckpointRetention(self, lambda: self.guard())
 
     def work_in(self, branch: Branch) -> None:
         super().work_in(branch)
+        self.may_have_backlog = True
         self.retention.forget_names()
+
+    def discard_backlog(self) -> None:
+        if self.may_have_backlog:
+            super().discard_backlog()
+            self.may_have_backlog = False
 
     def identity(self) -> JobIdentity | None:
         """The job that this location belongs to; None: it is empty.  Errors as of :meth:`JobFile.read`."""

@@ -19,6 +19,11 @@ AGGREGATES = ("sliding", "means", "session-windows", "totals")
 KINDS = ("sessions", "quiet", "reorder", "ticks", *AGGREGATES)
 FLUSH_KEY = "flush"
 MAX_DELAY_S = 600
+INTERVAL = "execution.checkpointing.interval"
+#: Both kinds of it, which the starts of a job have in turn; of a history that is a stream, and beside slow checkpoints,
+#: those that are due all the time.
+INTERVALS = ("auto", "1 ms", "200 ms", "1 hour")
+INTERVALS_OF_STREAM, INTERVALS_BESIDE = INTERVALS[:2], (*INTERVALS[:2], "30 ms")
 #: How many kills of a run may cost the life of its driver.
 MAX_FATAL = 2
 
@@ -61,6 +66,7 @@ class Plan:
     waiting: list[list[Event]]
     #: Files that land later: (live input, rows).
     files: list[tuple[int, list[Event]]]
+    #: Of all starts; the interval is that of the first one.
     options: dict[str, str]
     compacts_eagerly: bool
     cluster: bool
@@ -70,6 +76,13 @@ class Plan:
     #: If it is more, rows come a small file at a time, each an epoch, and checkpoints are due all the time.
     beside_ms: int = 0
     steps: list[Step] = field(default_factory=list)
+
+    def interval_of(self, start: int) -> str:
+        """The interval of checkpoints of one of the job's starts, counted from 0: every second one has none."""
+        every = INTERVALS_OF_STREAM if "execution.history.rows-per-epoch" in self.options else INTERVALS
+        auto, *periods = INTERVALS_BESIDE if self.beside_ms else every
+        turns = [interval for period in periods for interval in (auto, period)]
+        return turns[(turns.index(self.options[INTERVAL]) + start) % len(turns)]
 
     @property
     def backlog(self) -> list[Event]:
@@ -159,7 +172,7 @@ def _beside(chance: random.Random, plan: Plan) -> Plan:
         parts.append(tuple(range(len(files), len(files) + -(-len(rows) // size))))
         files += [(where, rows[begin : begin + size]) for begin in range(0, len(rows), size)]
     steps = [replace(step, files=tuple(part for file in step.files for part in parts[file])) for step in plan.steps]
-    options = {**plan.options, "execution.checkpointing.interval": chance.choice(["1 ms", "30 ms"])}
+    options = {**plan.options, INTERVAL: chance.choice(INTERVALS_BESIDE)}
     return replace(plan, files=files, steps=steps, options=options, beside_ms=chance.choice([30, 100, 300]))
 
 
@@ -198,13 +211,13 @@ def _files(chance: random.Random, events: list[Event], inputs: int) -> list[tupl
 def _options(chance: random.Random, final_watermark: str) -> dict[str, str]:
     options = {
         "execution.backlog.final-watermark": final_watermark,
-        "execution.checkpointing.interval": chance.choice(["auto", "1 ms", "200 ms", "1 hour"]),
+        INTERVAL: chance.choice(INTERVALS),
         "execution.backlog.reuse-finished-shards": chance.choice(["true", "true", "false"]),
         "state.checkpoints.num-retained": chance.choice(["1", "2", "3"]),
         "sorter.engine": chance.choice(["arrow", "spark"]),
     }
     if final_watermark == "observed" and chance.random() < 0.25:  # the history as a stream
-        options["execution.checkpointing.interval"] = "1 ms"
+        options[INTERVAL] = "1 ms"
         options["execution.history.rows-per-epoch"] = "50"
         way = chance.choice([("execution.runtime-mode", "streaming"), ("execution.interval-during-backlog", "1 ms")])
         options[way[0]] = way[1]

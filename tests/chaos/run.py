@@ -17,7 +17,7 @@ import support
 from disturber import flag_of
 from drivers import DriverProcess, Drivers, Lost, Wrong
 from jobs import FINAL_STATE
-from plans import FLUSH_KEY, MAX_DELAY_S, Plan, Step
+from plans import FLUSH_KEY, INTERVAL, MAX_DELAY_S, Plan, Step
 from points import Disturbance
 
 #: How often and how long is looked whether the last rows have come.
@@ -49,6 +49,7 @@ class Run:
         # How the job is to be started.
         self._runs = self._is_started = False
         self._start: dict[str, Any] = {}
+        self._starts = 0
         self._generation = self._savepoints = self.lives = 0
 
     def perform(self) -> None:
@@ -171,7 +172,9 @@ class Run:
                 self._tell(driver, number, one)
         if self._runs and not self._is_started:
             plan = [self._plan.seed, self._plan.number, self._plan.cluster]
-            self._driver.ask(do="start", plan=plan, folder=str(self._folder), **self._start)
+            interval = {INTERVAL: self._plan.interval_of(self._starts)}
+            self._starts += 1
+            self._driver.ask(do="start", plan=plan, folder=str(self._folder), **interval, **self._start)
             self._is_started = True
         return self._driver
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import forked_driver
+import intervals
 import own_proxies
 import pytest
 from pyspark import SparkConf
@@ -39,6 +40,7 @@ class DriverJvm:
 
     def __init__(self, folder: Path, jars: str = "") -> None:
         self._folder = folder
+        self._intervals = intervals.Intervals()
         self._log = folder / "jvm.log"
         home = spark_home(folder)
         conf = SparkConf(loadDefaults=False).set("spark.driver.memory", "1g").set("spark.ui.enabled", "false")
@@ -56,6 +58,8 @@ class DriverJvm:
     ) -> subprocess.CompletedProcess[str]:
         """Run a driver to its end, which is an ordinary one or a SIGKILL.
 
+        The job of a folder has another interval of checkpoints in each life.
+
         Args:
             script: the driver's.
             arguments: of the script.
@@ -63,7 +67,8 @@ class DriverJvm:
             environment: what is different in the driver's.
         """
         words = [*map(str, arguments)]
-        around = self._environment(environment)
+        interval = self._intervals.next(script.name, *words[:1])
+        around = self._environment({intervals.VARIABLE: interval, **environment})
         try:
             if as_users_do:
                 command = _command(script, words)
@@ -72,7 +77,7 @@ class DriverJvm:
                 done = forked_driver.run(script, words, around, self._folder, _LONGEST_S)
         finally:
             self.settle()
-        said = f"{done.stdout}\n{done.stderr[-6000:]}"
+        said = f"interval {interval}\n{done.stdout}\n{done.stderr[-6000:]}"
         assert done.returncode in (0, KILLED), f"exit code {done.returncode}\n{said}\n{self._log.read_text()[-4000:]}"
         return done
 
@@ -88,8 +93,10 @@ class DriverJvm:
             own_jvm: it has a JVM of its own.
             pipes: what :class:`subprocess.Popen` takes for its input and output.
         """
+        words = [*map(str, arguments)]
+        environment = {intervals.VARIABLE: self._intervals.next(script.name, *words[:1]), **environment}
         around = {**os.environ, **environment} if own_jvm else self._environment(environment)
-        return subprocess.Popen(_command(script, map(str, arguments)), env=around, text=True, **pipes)
+        return subprocess.Popen(_command(script, words), env=around, text=True, **pipes)
 
     @contextmanager
     def warnings(self) -> Iterator[list[str]]:

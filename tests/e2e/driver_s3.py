@@ -6,6 +6,7 @@ import json
 import os
 import sys
 
+import intervals
 import s3_support
 import support
 from pyspark import cloudpickle
@@ -20,7 +21,8 @@ def main(root: str, life: str) -> None:
     said = json.loads(os.environ["TEST_HADOOP"])
     spark = support.driver_session(settings={f"spark.hadoop.{name}": text for name, text in said.items()})
     place = Place(spark, root)
-    query = started(place, place.job().writeStream, path=f"{root}/out")
+    interval = {"execution.checkpointing.interval": os.environ[intervals.VARIABLE]}
+    query = started(place, place.job().writeStream, path=f"{root}/out", **interval)
     for events in LIVE[life]:
         place.land(events)
         query.processAllAvailable()

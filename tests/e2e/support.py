@@ -13,6 +13,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import intervals
 import mixedmode
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -82,7 +83,9 @@ def driver_session(master: str = "local[2]", settings: dict[str, str] | None = N
     }
     # The JVM may be older than this process: its own environment is not what the workers are to have.
     workers = {f"spark.executorEnv.{name}": value for name, value in os.environ.items() if name.startswith(WORKERS)}
-    for name, value in {**common, **workers, **(settings or {})}.items():
+    interval = os.environ.get(intervals.VARIABLE)
+    by_default = {} if interval is None else {"spark.mixedmode.execution.checkpointing.interval": interval}
+    for name, value in {**common, **by_default, **workers, **(settings or {})}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

@@ -103,6 +103,7 @@ class Checkpointed(Job):
         self.spec = replace(self.spec, sink=cast(Any, self.sink), lanes=(lane,))
         super()._begin(state)
         self.store = Store(self.filesystem, self.folder, Branch())
+        self.epochs.store = self.store
         self.beside.clear()
         self.tasks = TaskWorker(lifecycle_of(self.spec, state))
         owners = CheckpointServices(self.spec, self.store, mock.Mock(), self.events, {}, cast(Any, Compactor(self)))

@@ -112,5 +112,5 @@ class PendingCheckpoint:
         failpoint("events-opened")
         store.guard()
         store.discard_backlog()  # it is in the checkpoint now
-        commit_transaction(owners.job, store, self.metadata)
+        commit_transaction(owners.job, store, self.metadata, is_new=True)
         self.laps.mark("commit")

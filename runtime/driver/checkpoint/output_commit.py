@@ -27,7 +27,12 @@ def pending_output(job: JobSpec, store: CheckpointStore, metadata: CheckpointMet
 
 
 def commit_transaction(
-    job: JobSpec, store: CheckpointStore, metadata: CheckpointMetadata, transaction: SinkTransaction | None = None
+    job: JobSpec,
+    store: CheckpointStore,
+    metadata: CheckpointMetadata,
+    transaction: SinkTransaction | None = None,
+    *,
+    is_new: bool = False,
 ) -> None:
     """Make a complete checkpoint's output visible, once; a marker spares later recoveries the look at the files.
 
@@ -36,11 +41,12 @@ def commit_transaction(
         store: where the checkpoint is.
         metadata: the checkpoint.
         transaction: what its output is by now; None: what it was.
+        is_new: this driver has just written it, so nobody can have shown its output.
 
     Raises:
         CheckpointError: that failed.  The checkpoint is complete all the same, so it is no failure to be tolerated.
     """
-    if store.is_committed(metadata.checkpoint_id):
+    if not is_new and store.is_committed(metadata.checkpoint_id):
         return
     try:
         _commit(job, store, metadata, transaction or metadata.transaction)

@@ -132,6 +132,7 @@ class EpochRunner:
                     order = self._pinned(stage, order, pin, live_position)
                 orders[stage.uid] = order
             self.graph.execute(phase, orders[self.first_stage.uid].spec, orders, pin)
+            self.store.may_have_backlog = True
             failpoint("backlog-epoch-applied")
             shards = sum(len(self.state.stages[uid].shards) for uid in orders)
             return Reused(sum(len(order.finished) for order in orders.values()), shards)

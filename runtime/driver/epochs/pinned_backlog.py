@@ -109,6 +109,7 @@ class PinnedBacklog:
             "epoch": asdict(epoch),
         }
         write_atomically(self.store.filesystem, self._pin, seal(json.dumps(body).encode()))
+        self.store.may_have_backlog = True
 
     def follow(self, uid: str, spec: EpochSpec, inputs: Sequence[str]) -> tuple[EpochSpec, bool]:
         """Pin the pass of a stage that follows others, or find it pinned.

@@ -57,7 +57,7 @@ class TaskMeter:
     """The measurements of an attempt, or of several, one after the other; they go into the reports.
 
     Phases: ``restore`` (bring the local copy to the manifest), ``read`` (wait for and take in rows), ``sort``,
-    ``process`` (the operator), ``publish`` (close files and make them durable).
+    ``process`` (the operator).  How long it takes to close files and make them durable is :class:`.Publication`'s.
     """
 
     def __init__(self) -> None:
@@ -114,10 +114,6 @@ class TaskMeter:
         finally:
             pulled = self._laps.of("read", "sort") - others
             self._laps.add("process", time.monotonic() - started - pulled)
-
-    def publishing(self) -> AbstractContextManager[None]:
-        """Around closing the attempt's files."""
-        return self._laps.timed("publish")
 
     def finish(self) -> tuple[dict[str, int], dict[str, int]]:
         """Durations in ms by phase, and counts, of an attempt; what comes is the next one's."""

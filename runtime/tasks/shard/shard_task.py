@@ -14,9 +14,9 @@ manifest,
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -52,6 +52,7 @@ from ..scan.row_runs import RowRuns
 from .input_times import InputTimes
 from .meter import TaskMeter
 from .pass_pause import PauseMarker
+from .publication import Publications
 from .row_spool import RowSpool
 from .shards_in_one import ShardSlices
 from .task_sorter import SortPlan, sorted_here
@@ -131,7 +132,8 @@ class ShardTask:
         if self.runs is not None:
             keep_heap()
         try:
-            report = self._ran(attempt, self._named(batches), attempt.meter)
+            with Publications(1) as publications:
+                report = self._ran(attempt, self._named(batches), attempt.meter, publications)()
         finally:
             release_heap()  # a scan may have kept it, and may have been in vain
         spool = attempt.spool
@@ -158,37 +160,52 @@ class ShardTask:
         attempts = [_Attempt(task, shard, task_attempt_id, meter) for shard in sorted(self.shards)]
         for attempt in attempts:
             attempt.begin()  # while Spark makes the rows
-        with sorted_here(self.sort, self.local_dir, meter, meter.reading(batches)) as (rows, sorter):
+        reports: list[Callable[[], ShardReport]] = []
+        with (
+            Publications(len(attempts)) as publications,
+            sorted_here(self.sort, self.local_dir, meter, meter.reading(batches)) as (rows, sorter),
+        ):
             slices = ShardSlices(rows)
             for place, attempt in enumerate(attempts):
                 if place:
                     failpoint("task-between-shards")
                     failpoint(f"task-between-shards-{self.epoch.style}")
-                report = self._ran(attempt, slices.of(self.manifests[attempt.shard].key_groups), None)
-                report, spilled = replace(report, spilled_bytes=_spilled(sorter) - spilled), _spilled(sorter)
+                rows_of_shard = slices.of(self.manifests[attempt.shard].key_groups)
+                report = self._ran(attempt, rows_of_shard, None, publications)
+                reports.append(partial(_with_spilled, report, _spilled(sorter) - spilled))
+                spilled = _spilled(sorter)
+                if attempt.spool is not None:
+                    yield from attempt.spool.hand_on()
+            slices.check_end()
+            for attempt, report in zip(attempts, reports, strict=True):
                 if attempt.spool is None:
-                    yield report_batch(self.published(report).to_bytes())
+                    yield report_batch(self.published(report()).to_bytes())
                     continue
                 assert self.teller is not None, "what is handed on in one task goes to the next stage"
-                yield from attempt.spool.hand_on()
-                self.teller.tell(self.published(replace(report, handed_on_rows=attempt.spool.rows)).to_bytes())
-            slices.check_end()
+                self.teller.tell(self.published(replace(report(), handed_on_rows=attempt.spool.rows)).to_bytes())
 
-    def _ran(self, attempt: _Attempt, batches: Iterator[pa.RecordBatch], meter: TaskMeter | None) -> ShardReport:
-        """What an attempt at a shard has done.
+    def _ran(
+        self,
+        attempt: _Attempt,
+        batches: Iterator[pa.RecordBatch],
+        meter: TaskMeter | None,
+        publications: Publications,
+    ) -> Callable[[], ShardReport]:
+        """Work on a shard; returns what waits until the attempt's files are durable, and gives its report.
 
         Args:
             attempt: it has begun.
             batches: the shard's rows.
             meter: measures how they come; None: that is done.
+            publications: makes files durable.
         """
         if self.runs is not None:
             batches = self.runs.behind(batches, attempt.shard)
         batches = checked_rows(batches, attempt.shard, self.manifests[attempt.shard].key_groups)
         times = None if self.input_times is None else InputTimes(self.input_times)
         rows = batches if times is None else times.reading(batches)
-        report = attempt.run(rows if meter is None else meter.reading(rows))
-        return report if times is None else replace(report, seen=times.seen)
+        report = attempt.run(rows if meter is None else meter.reading(rows), publications)
+        return report if times is None else lambda: replace(report(), seen=times.seen)
 
     def local_copy(self, shard: int) -> LocalStateCopy | None:
         """A shard's committed state, in this process; None: there is none."""
@@ -267,8 +284,8 @@ class _Attempt:
                 self.base = self.task.local_copy(self.shard)
         self._failpoint("after-restore")
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> ShardReport:
-        """Work on the rows."""
+    def run(self, batches: Iterator[pa.RecordBatch], publications: Publications) -> Callable[[], ShardReport]:
+        """Work on the rows; returns what gives the report."""
         task = self.task
         operator = operator_of(task.operator)
         manifest = task.manifests[self.shard]
@@ -296,29 +313,36 @@ class _Attempt:
             with self.meter.processing():
                 spilled = self._execute(operator, shard_context, batches)
             self._failpoint("before-publish")
-            with self.meter.publishing():
-                files = tuple(writer.finish())
-                staged = tuple(output.finish())
+            if self.spool is not None:
+                self.spool.finish()
         except BaseException:
             writer.abort()
             output.abort()
             raise
+        # What sorts writes files of RocksDB, which are of the thread that has begun them.
+        here = task.epoch.style == "sorted"
+        publication = publications.begin(writer, output if self.spool is None else None, here=here)
         if self.base is not None:
             self.meter.counts["memoryUsedBytes"] = process_cache().memory_of(self.base)
         durations_ms, counts = self.meter.finish()
-        return ShardReport(
-            self.shard,
-            name,
-            files,
-            staged,
-            counters,
-            durations_ms,
-            spilled,
-            counts,
-            events=tuple(events.sent),
-            own_state=events.own_state,
-            dropped_rows=output.dropped_rows,
-        )
+
+        def report() -> ShardReport:
+            files, staged, publish_ms = publication.done()
+            return ShardReport(
+                self.shard,
+                name,
+                files,
+                staged,
+                counters,
+                {**durations_ms, "publish": publish_ms},
+                spilled,
+                {**counts, "endedAtMs": counts["endedAtMs"] + publish_ms},
+                events=tuple(events.sent),
+                own_state=events.own_state,
+                dropped_rows=output.dropped_rows,
+            )
+
+        return report
 
     def _failpoint(self, name: str) -> None:
         failpoint(f"task-{name}")
@@ -346,6 +370,10 @@ class _Attempt:
             operator.run(context, progress.processing(rows))
             progress.write(done=True)
             return _spilled(sorter)
+
+
+def _with_spilled(report: Callable[[], ShardReport], spilled_bytes: int) -> ShardReport:
+    return replace(report(), spilled_bytes=spilled_bytes)
 
 
 def _spilled(sorter: ExternalSorter | None) -> int:

@@ -117,7 +117,7 @@ def test_killed_in_the_stream(tmp_path: Path, driver_jvm: DriverJvm) -> None:
 def test_killed_while_a_checkpoint_is_completed_beside_epochs(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Killed at each step of a completion, each time when at least one epoch was applied since it got there: the rows
     of those epochs belong to the next checkpoint, and come once."""
-    job = Job(tmp_path, driver_jvm, *OBSERVED, "execution.checkpointing.interval=50 ms", files=14)
+    job = Job(tmp_path, driver_jvm, *OBSERVED, files=14)
     for point in (
         "checkpoint-after-compaction",
         "checkpoint-before-metadata",

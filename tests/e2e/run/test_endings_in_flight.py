@@ -1,4 +1,7 @@
-"""Savepoints, other shards, pauses, stops and a drain while a checkpoint is in flight all the time, by default."""
+"""Savepoints, other shards, pauses, stops and a drain while a checkpoint is in flight all the time.
+
+That is so by default, and in a period that is over when a checkpoint is complete: the job's starts have both in turn.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 
 import pytest
 import support
+from intervals import KINDS
 from mixedmode import MixedQuery
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from support import World
@@ -35,7 +39,8 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def start(world: World, **options: Any) -> MixedQuery:
     keyed = support.sessions(world.history(EVENTS[:60]), world.live(maxFilesPerTrigger="1")).uid("sessions")
-    query = world.start(keyed, {"pipeline.parallelism": None, **options})
+    interval = {"execution.checkpointing.interval": KINDS[len(world.queries) % len(KINDS)]}
+    query = world.start(keyed, {"pipeline.parallelism": None, **interval, **options})
     assert query.wait_for("live", 300), query.exception()
     return query
 

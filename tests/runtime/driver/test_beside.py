@@ -17,7 +17,9 @@ from graph_support import Job, Row, Stage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixedmode.errors import CheckpointError, QueryError
+from mixedmode.runtime.checkpoints import folders
 from mixedmode.runtime.checkpoints.lease.driver_lease import LocationLost
+from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.driver.checkpoint import housekeeping
 from mixedmode.runtime.driver.checkpoint.async_checkpoint import CheckpointAbandoned
 from mixedmode.runtime.driver.coordinators.task_graph import lifecycle_of
@@ -129,6 +131,32 @@ def test_output_of_epochs_beside_belongs_to_the_next_checkpoint(job: Checkpointe
     job.end()
     assert len(job.shown()) == 2
     assert job.outcomes == ["1 complete", "2 complete"]
+
+
+def test_a_checkpoint_asks_the_store_for_nothing_that_the_driver_knows(
+    job: Checkpointed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can have shown the output of a checkpoint that was just written, so nobody looks; what a sorted pass may
+    have left is looked for once after it."""
+    asked: list[object] = []
+    monkeypatch.setattr(CheckpointStore, "is_committed", lambda self, number: asked.append(number))
+    monkeypatch.setattr(folders, "delete_quietly", lambda filesystem, path: asked.append(path))
+
+    def after(what: str, *times_ms: int) -> list[object]:
+        asked.clear()
+        job.take(what, at(*times_ms))
+        job.cut()
+        job.complete()
+        job.coordinator.look()
+        return list(asked)
+
+    left = [job.store.backlog_pin, job.store.backlog]
+    assert after("live", 1, 20) == left
+    assert after("live", 21, 40) == []
+    assert after("lag", 41, 60) == left
+    assert after("live", 61, 80) == []
+    assert job.outcomes == [f"{number} complete" for number in (1, 2, 3, 4)]
+    assert len(job.shown()) == 3
 
 
 def test_the_place_in_the_source_is_that_of_the_cut(job: Checkpointed) -> None:

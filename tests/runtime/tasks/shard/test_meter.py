@@ -51,10 +51,8 @@ def test_times_of_phases_are_exclusive(clock: Clock) -> None:
                 clock.now += 10
         for _ in meter.merged(slow(clock, 100, BATCH)):
             clock.now += 1000
-    with meter.publishing():
-        clock.now += 10_000
     durations_ms, counts = meter.finish()
-    assert durations_ms == {"read": 3_000, "sort": 220_000, "process": 1_000_000, "publish": 10_000_000}
+    assert durations_ms == {"read": 3_000, "sort": 220_000, "process": 1_000_000}
     assert counts["inputBytes"] == 2 * BATCH.nbytes
 
 
