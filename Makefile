@@ -2,7 +2,7 @@
 # Tests of Kafka, S3, Delta and Iceberg, and make demo-kafka, need Maven, too, the first time; without it those tests
 # are skipped.
 #   make test [ALL=1] [ARGS="tests/state -x"]   (eight minutes; with ALL=1 forty)
-#   make test-rest   (what make test leaves out, and all generated examples)   make test-delta   make test-cluster
+#   make test-rest   (what make test leaves out)   make test-delta   make test-cluster
 #   make test-jobs [REFRESH=1]   (all public jobs, and docs/public-jobs.md)
 #   make test-suites   (all cases of Spark's own suites, and docs/spark-suites.md)
 #   make lint   make format   make clean
@@ -26,7 +26,7 @@ JOBS   ?= $(shell cat /proc/meminfo 2>/dev/null | awk '/^MemAvailable/ { kib = $
 # take long. With ALL=1, or where ARGS has a marker expression or names a file, nothing is left out.
 LEFT_OUT := kafka s3 cluster slow
 ALL     ?=
-# The part of Hypothesis' examples that make test tries; make test-rest tries all.
+# The part of Hypothesis' examples that make test tries; make test-rest tries the others.
 SHARE   ?= 0.4
 EMPTY   :=
 OF_LEFT_OUT := $(subst $(EMPTY) $(EMPTY), or ,$(LEFT_OUT))
@@ -54,7 +54,7 @@ test: java $(VENV)/.installed-test
 	$(if $(WITHOUT),MIXEDMODE_EXAMPLES_SHARE=$(SHARE) )$(PYTEST) $(WITHOUT) $(ARGS)
 
 test-rest: java $(VENV)/.installed-test
-	$(PYTEST) -m "$(OF_LEFT_OUT) or hypothesis" $(ARGS)
+	MIXEDMODE_EXAMPLES_TRIED=$(SHARE) $(PYTEST) -m "$(OF_LEFT_OUT) or hypothesis" $(ARGS)
 
 # What is not there is fetched: an environment for each Python, a folder for each PySpark, 4 GB in all.
 test-matrix: java $(VENV)/.installed-test

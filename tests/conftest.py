@@ -57,7 +57,7 @@ import jvm_archive  # noqa: E402
 import kafka_broker  # noqa: E402
 import maven_jars  # noqa: E402
 import s3_server  # noqa: E402
-from left_out import LeftOut  # noqa: E402
+from left_out import MARKERS, LeftOut  # noqa: E402
 from spark_home import spark_home  # noqa: E402
 
 os.environ.setdefault("JDK_JAVA_OPTIONS", f"{JAVA_OPTIONS} {jvm_archive.java_options()}")
@@ -86,7 +86,8 @@ _S3_FIXTURE, _S3_REQUIRED = "s3", "MIXEDMODE_TESTS_NEED_S3"
 _JARS = {"kafka": "connector", "s3": "s3a"}
 
 # Time limits per example only measure how busy the machine is.
-settings.register_profile("mixedmode", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Other examples in each run, in CI too: make test and make test-rest share them out.
+settings.register_profile("mixedmode", deadline=None, derandomize=False, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("mixedmode")
 
 
@@ -163,7 +164,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, more_jars: str) -> Iterator[
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what uses Spark by a fixture, before pytest looks at ``-m``."""
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
@@ -173,7 +174,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("kafka")
         if _S3_FIXTURE in fixtures:
             item.add_marker("s3")
-    fewer_examples.try_fewer(items)
+    if over := fewer_examples.split(items, MARKERS):
+        items[:] = [item for item in items if item not in over]
+        config.hook.pytest_deselected(items=over)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

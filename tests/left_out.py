@@ -9,7 +9,7 @@ import fewer_examples
 import pytest
 
 #: A test counts once, for the first of its markers.
-_MARKERS = ("kafka", "s3", "cluster", "slow")
+MARKERS = ("kafka", "s3", "cluster", "slow")
 _KEY = "mixedmode left out"
 
 
@@ -22,7 +22,7 @@ class LeftOut:
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         """Count tests that have one of the markers."""
-        marked = (next((name for name in _MARKERS if item.get_closest_marker(name)), None) for item in items)
+        marked = (next((name for name in MARKERS if item.get_closest_marker(name)), None) for item in items)
         self._counts.update(name for name in marked if name is not None)
 
     def pytest_sessionfinish(self) -> None:
@@ -39,10 +39,10 @@ class LeftOut:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print one line, above pytest's own last one."""
         if self._counts and self._config.option.markexpr:
-            counts = ", ".join(f"{self._counts[name]} {name}" for name in _MARKERS if self._counts[name])
+            counts = ", ".join(f"{self._counts[name]} {name}" for name in MARKERS if self._counts[name])
             terminalreporter.write_line(
                 f"Left out by their markers: {self._counts.total()} tests ({counts}). "
                 "Run them with make test-rest, everything with make test ALL=1."
             )
         if (tried := fewer_examples.share()) < 1:
-            terminalreporter.write_line(f"Of generated examples {tried:.0%} were tried; make test-rest tries all.")
+            terminalreporter.write_line(f"Of generated examples {tried:.0%} were tried; make test-rest tries the others.")
