@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import uuid
@@ -21,6 +22,8 @@ SCHEMA = (
     "id bigint, uuid string, kind string, city string, n int, amount bigint, price decimal(9,2), value double,"
     " ts timestamp"
 )
+#: Of each line of JSON.
+LINE_SCHEMA = "id bigint, kind string, city string, amount bigint, tags array<string>"
 _FILES = 8
 _CHUNK_ROWS = 500_000
 _VERSION = 1
@@ -35,6 +38,13 @@ class EngineJob:
     keyed: Callable[[Any], Any]
     #: About so many rows have the same key; 0: as the job has it.
     rows_per_key: int = 5
+    #: What its files have besides: ``json``, the rows as texts; ``bad row``, behind 90 % one that stops tasks' scans.
+    extra: str = ""
+
+    @property
+    def schema(self) -> str:
+        """Spark's schema of the files."""
+        return "line string" if self.extra == "json" else SCHEMA
 
 
 def _computed(frame: Any) -> Any:
@@ -54,33 +64,50 @@ def _by_day_and_city(frame: Any) -> Any:
     )
 
 
+def _of_lines(frame: Any) -> Any:
+    parsed = frame.select(F.from_json("line", LINE_SCHEMA).alias("row")).select("row.*")
+    return parsed.where(F.col("kind") != "refund").groupBy("id").agg(F.count("*"), F.sum("amount"))
+
+
+def _doubles(frame: Any) -> Any:
+    return frame.groupBy("id").agg(F.sum("value"), F.avg("value"), F.min("value"))
+
+
+def _windows(length: str, *step: str, by: str) -> Callable[[Any], Any]:
+    def keyed(frame: Any) -> Any:
+        rows = frame.withWatermark("ts", "1 hour")
+        return rows.groupBy(F.window("ts", length, *step), by).agg(F.sum("amount"))
+
+    return keyed
+
+
 JOBS: dict[str, EngineJob] = {
     "integers": EngineJob(lambda f: f.groupBy("id").agg(F.count("*"), F.sum("amount"), F.max("amount"), F.max("ts"))),
     "decimals, two keys": EngineJob(lambda f: f.groupBy("id", "kind").agg(F.sum("price"), F.avg("price"))),
     "filter and computed columns": EngineJob(_computed),
     "computed keys": EngineJob(_by_day_and_city),
-    "doubles": EngineJob(lambda f: f.groupBy("id").agg(F.sum("value"), F.avg("value"), F.min("value"))),
+    "doubles": EngineJob(_doubles),
+    "doubles, a bad row at 90 %": EngineJob(_doubles, extra="bad row"),
     "uuid keys": EngineJob(lambda f: f.groupBy("uuid").agg(F.count("*"), F.sum("amount"))),
     "uuid keys, a row each": EngineJob(lambda f: f.groupBy("uuid").agg(F.count("*"), F.sum("amount")), 1),
-    "window and key, a row a group": EngineJob(
-        lambda f: f.withWatermark("ts", "1 hour").groupBy(F.window("ts", "1 hour"), "id").agg(F.sum("amount"))
-    ),
-    "window and key, 50 rows a group": EngineJob(
-        lambda f: f.withWatermark("ts", "1 hour").groupBy(F.window("ts", "1 hour"), "n").agg(F.sum("amount")), 0
-    ),
+    "window and key, a row a group": EngineJob(_windows("1 hour", by="id")),
+    "window and key, 50 rows a group": EngineJob(_windows("1 hour", by="n"), 0),
+    "sliding windows": EngineJob(_windows("1 hour", "30 minutes", by="n"), 0),
+    "JSON text": EngineJob(_of_lines, extra="json"),
 }
 
 
-def files(rows: int, rows_per_key: int) -> list[str]:
+def files(rows: int, job: EngineJob) -> list[str]:
     """The files of so many rows, made once."""
-    folder = data_folder() / f"engine-jobs-{rows}-{rows_per_key}-v{_VERSION}"
+    name = f"engine-jobs-{rows}-{job.rows_per_key}{'-' * bool(job.extra)}{job.extra.replace(' ', '-')}-v{_VERSION}"
+    folder = data_folder() / name
     if not folder.exists():
         made = folder.with_name(f"{folder.name}-{os.getpid()}")
         made.mkdir(parents=True)
         for number in range(_FILES):
             # Of so many keys hardly one comes twice.
-            keys = rows * 1000 if rows_per_key == 1 else max(1, rows // (rows_per_key or 5))
-            _write(made / f"{number}.parquet", rows // _FILES, rows, keys, number)
+            keys = rows * 1000 if job.rows_per_key == 1 else max(1, rows // (job.rows_per_key or 5))
+            _write(made / f"{number}.parquet", rows // _FILES, rows, keys, number, job.extra)
         try:
             made.rename(folder)
         except OSError:
@@ -88,15 +115,52 @@ def files(rows: int, rows_per_key: int) -> list[str]:
     return sorted(map(str, folder.glob("*.parquet")))
 
 
-def _write(path: Path, count: int, rows: int, keys: int, seed: int) -> None:
+def _write(path: Path, count: int, rows: int, keys: int, seed: int, extra: str) -> None:
     chance = np.random.default_rng([seed, rows, keys])
     writer = None
     for start in range(0, count, _CHUNK_ROWS):
         table = _rows(chance, min(_CHUNK_ROWS, count - start), rows, keys, seed * count + start)
+        if extra == "json":
+            table = pa.table({"line": _lines(chance, table)})
+        elif extra:
+            table = _with_bad_row(table, int(0.9 * rows) - seed * count - start)
         writer = writer or pq.ParquetWriter(path, table.schema)
         writer.write_table(table)
     assert writer is not None
     writer.close()
+
+
+def _lines(chance: np.random.Generator, table: pa.Table) -> list[str]:
+    """Rows as JSON: keys in any order, some missing, some that nobody asks for, escapes, and one of 1,000 cut off."""
+    orders = [json.dumps, _backwards]
+    lines = []
+    names = ("id", "kind", "city", "amount")
+    columns = [table[name].to_pylist() for name in names]
+    dice = chance.integers(0, 1000, (len(table), 2)).tolist()
+    for (first, second), values in zip(dice, zip(*columns, strict=True), strict=True):
+        row: dict[str, Any] = dict(zip(names, values, strict=True))
+        if first % 10 == 0:
+            row.pop(names[1 + second % 3])
+        if first % 7 == 0:
+            row["tags"] = ['a "quoted" word', "two\nlines"][: second % 3]
+        if second % 5 == 0:
+            row["other"] = {"deep": [first, {"er": None}]}
+        line = orders[second % 2](row)
+        lines.append(line[: len(line) // 2] if first == 500 else line)
+    return lines
+
+
+def _backwards(row: dict[str, Any]) -> str:
+    return json.dumps(dict(reversed(row.items())), ensure_ascii=False)
+
+
+def _with_bad_row(table: pa.Table, place: int) -> pa.Table:
+    """A negative zero at a place, if it is among these rows: Arrow's least value of a key is not Spark's then."""
+    if not 0 <= place < len(table):
+        return table
+    values = table["value"].to_pylist()
+    values[place] = -0.0
+    return table.set_column(table.schema.get_field_index("value"), "value", pa.array(values, pa.float64()))
 
 
 def _rows(chance: np.random.Generator, count: int, rows: int, keys: int, first: int) -> pa.Table:

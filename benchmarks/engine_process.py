@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import mixedmode
-from engine_jobs import JOBS, SCHEMA, files
+from engine_jobs import JOBS, files
 from processes import cpu_s
 from pyspark.sql import SparkSession
 from sessions import new_session
@@ -34,7 +34,7 @@ def engine(spark: SparkSession, job: str, rows: int, folder: Path) -> str:
         folder: for a checkpoint location.
     """
     its = JOBS[job]
-    frame = mixedmode.read(history=spark.read.schema(SCHEMA).parquet(*files(rows, its.rows_per_key)))
+    frame = mixedmode.read(history=spark.read.schema(its.schema).parquet(*files(rows, its)))
     writer = its.keyed(frame).writeStream.format("noop").outputMode("update")
     plan = writer.option("checkpointLocation", str(folder / "checkpoints")).plan()
     return str(plan.phases[0].details.get("engine"))
@@ -52,7 +52,7 @@ def way(spark: SparkSession, name: str, job: str, rows: int) -> Callable[[Path],
     its = JOBS[job]
 
     def run(folder: Path) -> None:
-        frame = spark.read.schema(SCHEMA).parquet(*files(rows, its.rows_per_key))
+        frame = spark.read.schema(its.schema).parquet(*files(rows, its))
         if name == PLAIN:
             its.keyed(frame).write.format("noop").mode("overwrite").save()
             return
@@ -76,7 +76,7 @@ def arguments(name: str, job: str, rows: int, folder: Path) -> list[str]:
 def main() -> None:
     """Do what is asked, once."""
     name, job, rows, folder = sys.argv[1], sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])
-    files(rows, JOBS[job].rows_per_key)
+    files(rows, JOBS[job])
     with TemporaryDirectory(dir=folder) as scratch:
         spark = new_session(Path(scratch) / "warehouse")
         used_s, started = cpu_s(os.getpid()), time.perf_counter()

@@ -21,7 +21,7 @@ def test_engines(benchmark: Any, spark: SparkSession, bench: Any, job: str) -> N
     """In turn, in a warm JVM; state and checkpoint are included, of plain batch there is none."""
     rows = bench.sizes.engine_rows
     begun = bench.begin(f"engines-{job}", f"Backlog by engine, {job}: {rows:,} rows", rows=rows)
-    files(rows, JOBS[job].rows_per_key)
+    files(rows, JOBS[job])
     ways = {name: way(spark, name, job, rows) for name in WAYS}
     for run in ways.values():
         with bench.scratch() as folder:
@@ -51,7 +51,7 @@ def test_engines_in_fresh_processes(benchmark: Any, bench: Any, tmp_path: Path, 
     """In turn, each in a session that has done nothing yet."""
     rows = bench.sizes.engine_rows
     begun = bench.begin(f"engines-fresh-{job}", f"Backlog by engine, fresh process, {job}: {rows:,} rows", rows=rows)
-    files(rows, JOBS[job].rows_per_key)
+    files(rows, JOBS[job])
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in WAYS}
 
     def all_ways() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -93,23 +94,35 @@ def _check_size(size: int) -> None:
 def joined(*parts: bytes | pa.BinaryArray) -> pa.BinaryArray:
     """Parts joined value by value, none of them null; bytes are the same for all values."""
     rows = len(next(part for part in parts if not isinstance(part, bytes)))
-    matrices: list[np.ndarray] = []
-    for part in parts:
-        matrix = np.frombuffer(part, dtype=np.uint8)[np.newaxis] if isinstance(part, bytes) else matrix_of(part)
-        if matrix is None:
-            _check_size(sum(rows * len(one) if isinstance(one, bytes) else int(offsets_of(one)[-1]) for one in parts))
-            return pc.binary_join_element_wise(*[_scalar(one) for one in parts], b"")
-        matrices.append(matrix)
-    whole = np.empty((rows, sum(matrix.shape[1] for matrix in matrices)), dtype=np.uint8)
+    pieces: list[bytes | pa.BinaryArray] = []
+    # Arrow joins value by value, numpy much faster what has one width: Arrow gets as few parts as can be.
+    for matrix_is_there, run in groupby(map(_with_matrix, parts), key=lambda pair: pair[1] is not None):
+        neighbours = list(run)
+        if matrix_is_there:
+            pieces.append(_side_by_side(neighbours, rows))
+        else:
+            pieces += [part for part, _ in neighbours]
+    if len(pieces) == 1 and not isinstance(pieces[0], bytes):
+        return pieces[0]
+    _check_size(sum(rows * len(one) if isinstance(one, bytes) else int(offsets_of(one)[-1]) for one in pieces))
+    scalars = [pa.scalar(one, pa.binary()) if isinstance(one, bytes) else one for one in pieces]
+    return pc.binary_join_element_wise(*scalars, b"")
+
+
+def _with_matrix(part: bytes | pa.BinaryArray) -> tuple[bytes | pa.BinaryArray, np.ndarray | None]:
+    return part, np.frombuffer(part, dtype=np.uint8)[np.newaxis] if isinstance(part, bytes) else matrix_of(part)
+
+
+def _side_by_side(parts: Sequence[tuple[Any, Any]], rows: int) -> bytes | pa.BinaryArray:
+    """Neighbours that have one width each."""
+    if len(parts) == 1 or all(isinstance(part, bytes) for part, _ in parts):
+        return parts[0][0] if len(parts) == 1 else b"".join(part for part, _ in parts)
+    whole = np.empty((rows, sum(matrix.shape[1] for _, matrix in parts)), dtype=np.uint8)
     at = 0
-    for matrix in matrices:
+    for _, matrix in parts:
         whole[:, at : at + matrix.shape[1]] = matrix
         at += matrix.shape[1]
     return binary_from_matrix(whole)
-
-
-def _scalar(part: bytes | pa.BinaryArray) -> pa.Scalar | pa.BinaryArray:
-    return pa.scalar(part, pa.binary()) if isinstance(part, bytes) else part
 
 
 def ragged(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..codec.byte_arrays import binary_from_matrix
+from ..codec.byte_arrays import binary_from_matrix, joined
 from ..codec.conversions import MisfitError, bool_of, bytes_of, decimal_of, float32_of, float_of, str_of, unscaled_of
 
 _ESCAPED_ZERO = b"\x00\xff"
@@ -49,6 +49,10 @@ class KeyField(ABC):
     @abstractmethod
     def encode_array(self, array: pa.Array) -> pa.Array:
         """Encode a whole column into a binary array without nulls."""
+
+    def encoded_parts(self, array: pa.Array) -> list[bytes | pa.Array]:
+        """The same in parts that are yet to be joined; bytes are the same for all values."""
+        return [self.encode_array(array)]
 
     @abstractmethod
     def build(self, values: Sequence[Any]) -> pa.Array:
@@ -318,13 +322,19 @@ class BytesField(KeyField):
         return position + 1 if data[position] == 0 else data.index(_END, position + 1) + 2
 
     def encode_array(self, array: pa.Array) -> pa.Array:
+        found = joined(*self._parts(array))
+        return pc.coalesce(found, pa.scalar(b"\x00")) if array.null_count else found
+
+    def encoded_parts(self, array: pa.Array) -> list[bytes | pa.Array]:
+        return [self.encode_array(array)] if array.null_count else self._parts(array)
+
+    def _parts(self, array: pa.Array) -> list[bytes | pa.Array]:
         plain = array.cast(pa.binary())
         data = plain.buffers()[2]
         # A look at the whole buffer is far cheaper than a replacement that finds nothing to do.
         if data is not None and np.frombuffer(data, dtype=np.uint8).min(initial=1) == 0:
             plain = pc.replace_substring(plain, b"\x00", _ESCAPED_ZERO)
-        joined = pc.binary_join_element_wise(b"\x01", plain, _END, b"")
-        return pc.coalesce(joined, pa.scalar(b"\x00")) if array.null_count else joined
+        return [b"\x01", plain, _END]
 
     def build(self, values: Sequence[Any]) -> pa.Array:
         return pa.array(values, self.type)

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ...errors import StateSchemaError
-from ..codec.byte_arrays import binary_from_matrix
+from ..codec.byte_arrays import binary_from_matrix, joined
 from ..codec.code_generation import made_function
 from ..codec.conversions import (
     MisfitError,
@@ -107,7 +106,7 @@ class KeyCodec:
         if not columns:
             raise ValueError("a key without columns has no rows to count; its encoding is b''")
         arrays = [_plain(column, field.type) for column, field in zip(columns, self._fields, strict=True)]
-        parts: list[pa.Array] = []
+        parts: list[bytes | pa.Array] = []
         run: list[tuple[FixedField, pa.Array]] = []
         for field, array in zip(self._fields, arrays, strict=True):
             if isinstance(field, FixedField):
@@ -116,10 +115,10 @@ class KeyCodec:
             if run:
                 parts.append(_encode_run(run))
                 run = []
-            parts.append(field.encode_array(array))
+            parts += field.encoded_parts(array)
         if run:
             parts.append(_encode_run(run))
-        return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, b"")
+        return joined(*parts)
 
     def decode_columns(self, keys: Sequence[bytes]) -> list[pa.Array]:
         """The key columns of many keys; nothing per row in Python for fixed-width keys."""

@@ -138,9 +138,12 @@ class KeyedRun(AggregateRun):
         count = len(work)
         new = self._new_buffers(work)
         timers = self._timers(work)
-        names = self.cells.names(work.groups, work.keys) if self._uses_state() else []
         exists = np.zeros(count, dtype=bool)
         merged = new
+        if self.context.base is None and timers is None and len(work.touched) == count and self.epoch.keep_state:
+            self._begin(work, new)
+            return
+        names = self.cells.names(work.groups, work.keys) if self._uses_state() else []
         if self.context.base is not None:
             exists, data, offsets = self.cells.read(names)
             if exists.any():
@@ -162,6 +165,12 @@ class KeyedRun(AggregateRun):
             self.output.write(work, np.flatnonzero(emitted), merged, timers)
         if self.epoch.keep_state:
             self._store(work, names, merged, timers, touched & ~firing, firing & exists, exists)
+
+    def _begin(self, work: Work, new: list[pa.Array]) -> None:
+        """The first rows of keys that have no state yet and wait for no watermark, as in most backlogs."""
+        if self.operator.output_mode != "append" and not self.operator.gives_whole_result:
+            self.output.write(work, np.arange(len(work)), new, None)
+        self.cells.write_all(work.groups, work.keys, self.records.encode(new))
 
     def _uses_state(self) -> bool:
         return self.epoch.keep_state or self.context.base is not None

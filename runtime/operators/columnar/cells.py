@@ -81,6 +81,15 @@ class ShardCells:
                 self._index.append(changes[at])
                 at += 1
 
+    def write_all(self, groups: np.ndarray, keys: pa.BinaryArray, values: pa.BinaryArray) -> None:
+        """Write cells of which none has an index entry; calls ascend, and so do ``keys`` within a call."""
+        if not self._context.epoch.keep_state or not len(groups):
+            return
+        self._flush_index()
+        self._group = int(groups[-1])
+        # Python's bytes are made of them few at a time, in memory that is used over and over.
+        self._context.writer.put_arrays(stored_keys(groups, CELL_SECTION, keys, self._slot), values)
+
     def index_changes(
         self, groups: np.ndarray, keys: pa.BinaryArray, ts_ms: np.ndarray, put: bool
     ) -> list[tuple[bytes, bytes | None]]:

@@ -71,8 +71,12 @@ def key_order(rows: pa.RecordBatch, key_columns: Sequence[str]) -> KeyOrder:
 
 def in_order_of_groups(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Rows by key group; ``rows``: them, key group first."""
-    groups = rows.column(0).to_numpy().astype(np.uint16)  # so narrow that numpy sorts by digits
-    return rows.take(pa.array(np.argsort(groups, kind="stable")))
+    return rows.take(pa.array(order_of_groups(rows.column(0))))
+
+
+def order_of_groups(groups: pa.Array) -> np.ndarray:
+    """The order of rows by their key groups."""
+    return np.argsort(groups.to_numpy().astype(np.uint16), kind="stable")  # so narrow that numpy sorts by digits
 
 
 def differ(column: pa.Array) -> np.ndarray:

@@ -18,7 +18,7 @@ from ....state.keys.key_hash import key_groups
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ...scan.partial_calls import PartialCall, Sums, comparable, is_whole_number, restored
 from ...scan.segments import merged_segments
-from .key_order import can_be_ordered, in_order_of_groups, key_order
+from .key_order import can_be_ordered, key_order, order_of_groups
 from .repetition import WORTH_REDUCING, rows_per_key, sampled
 
 _LONG = 1 << 63
@@ -118,9 +118,7 @@ class RowsToSort:
         rows = len(keys[self.keys[0]])
         groups = pa.array(key_groups([keys[name] for name in self.group_columns], self.max_parallelism, rows))
         if self.are_alone and rows_per_key(*sampled(pa.table(keys), self.keys), rows) < WORTH_REDUCING:
-            arrays = {KEY_GROUP_COLUMN: groups, **keys}
-            arrays |= {call.name: restored(call, _each(call, values, rows)) for call in self.calls}
-            return in_order_of_groups(self._batch(arrays))
+            return self._by_group(groups, keys, values)
         order = key_order(pa.RecordBatch.from_arrays([groups, *keys.values()], [KEY_GROUP_COLUMN, *keys]), self.keys)
         starts = order.starts
         places, firsts = pa.array(order.places), pa.array(order.places[starts])
@@ -135,6 +133,23 @@ class RowsToSort:
             found = merged_segments(its.cast(pa.int64()) if call.function == "count" else its, call, starts)
             assert found is not None, "sums have been looked at"
             arrays[call.name] = restored(call, found)
+        return self._batch(arrays)
+
+    def _by_group(self, groups: pa.Array, keys: dict[str, pa.Array], values: dict[_Form, pa.Array]) -> pa.RecordBatch:
+        """Each row as a partial aggregate of its own, by key group; what many calls need is moved once."""
+        places = pa.array(order_of_groups(groups))
+        arrays = {name: column.take(places) for name, column in {KEY_GROUP_COLUMN: groups, **keys}.items()}
+        ones = pa.array(np.ones(len(groups), dtype=np.int64))
+        moved: dict[_Form, pa.Array] = {}
+        for call in self.calls:
+            form = None if call.column is None else _known_form(call, values)
+            if form is None or (call.function == "count" and values[form].true_count == len(groups)):
+                arrays[call.name] = ones
+                continue
+            if form not in moved:
+                moved[form] = values[form].take(places)
+            found = moved[form]
+            arrays[call.name] = restored(call, found.cast(pa.int64()) if call.function == "count" else found)
         return self._batch(arrays)
 
     def _batch(self, arrays: dict[str, pa.Array]) -> pa.RecordBatch:
@@ -169,14 +184,6 @@ def _form_of(call: PartialCall, values: pa.ChunkedArray) -> pa.Array:
         return _one(values.is_valid())
     found = _one(comparable(call, values))
     return _typed(found, pa.int64()) if call.function == "sum" and is_whole_number(found.type) else found
-
-
-def _each(call: PartialCall, values: dict[_Form, pa.Array], rows: int) -> pa.Array:
-    """What a call is of each row by itself."""
-    if call.column is None:
-        return pa.array(np.ones(rows, dtype=np.int64))
-    found = values[_known_form(call, values)]
-    return found.cast(pa.int64()) if call.function == "count" else found
 
 
 def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:

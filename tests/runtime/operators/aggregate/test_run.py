@@ -34,8 +34,11 @@ LENGTH_MS, GAP_MS = 10, 5
 Row = tuple[str, int, int]  # key, time in ms, value
 
 
-def operator(kind: Literal["window", "session"], output_mode: Any) -> AggregateOperator:
-    """count, sum and collect_list by key and window, as the planner would make it."""
+def operator(kind: Literal["window", "session"] | None, output_mode: Any) -> AggregateOperator:
+    """count, sum and collect_list by key and window (None: by key alone), as the planner would make it."""
+    window_keys = () if kind is None else (GroupKey("w", "w", kind, True),)
+    window = StructType().add("start", TimestampType()).add("end", TimestampType())
+    outputs = StructType().add("k", StringType())
     partials = Partials(
         columns={"__b0": "count(1)", "__b1": "sum(v)", "__b2": "collect_list(v)"},
         places=("__b0", "__b1", "__b2"),
@@ -54,21 +57,19 @@ def operator(kind: Literal["window", "session"], output_mode: Any) -> AggregateO
     )
     return AggregateOperator(
         uid="agg",
-        keys=(GroupKey("k", "k", "plain", False), GroupKey("w", "w", kind, True)),
+        keys=(GroupKey("k", "k", "plain", False), *window_keys),
         group_columns=GroupColumns(()),
-        key_types=(pa.string(), WINDOW),
+        key_types=(pa.string(), WINDOW)[: 1 + len(window_keys)],
         partials=partials,
         output_schema=(
-            StructType()
-            .add("k", StringType())
-            .add("w", StructType().add("start", TimestampType()).add("end", TimestampType()))
+            (outputs.add("w", window) if window_keys else outputs)
             .add("n", LongType())
             .add("total", LongType())
             .add("all", ArrayType(LongType()))
         ),
-        key_outputs=(0, 1),
+        key_outputs=tuple(range(1 + len(window_keys))),
         output_mode=output_mode,
-        event_time="ts",
+        event_time="ts" if window_keys else None,
     )
 
 
@@ -133,8 +134,8 @@ class Shard:
         class Output:
             def write(self, rows: pa.RecordBatch) -> None:
                 for row in rows.to_pylist():
-                    start, end = (int(row["w"][name].timestamp() * 1000) for name in ("start", "end"))
-                    out.append((row["k"], start, end, row["n"], row["total"], sorted(row["all"])))
+                    bounds = [int(row["w"][name].timestamp() * 1000) for name in ("start", "end") if "w" in row]
+                    out.append((row["k"], *bounds, row["n"], row["total"], sorted(row["all"])))
 
         counters = ShardCounters()
         context = ShardContext(0, GROUPS, epoch, base, writer, Output(), counters)
@@ -236,6 +237,30 @@ def test_windows_in_append_mode_follow_the_model(epochs: list[Any]) -> None:
 def test_windows_in_update_mode_follow_the_model(epochs: list[Any]) -> None:
     """Touched windows come out, those behind the watermark leave the state without a word."""
     check("window", "update", epochs)
+
+
+@settings(max_examples=30, deadline=None)
+@given(EPOCHS)
+def test_keys_without_times_are_added_up_from_epoch_to_epoch(epochs: list[Any]) -> None:
+    """Keys that wait for no watermark come out with all of their rows so far, and stay in the state, one cell each."""
+    sums: dict[str, list[int]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        shard = Shard(operator(None, "update"), folder)
+        try:
+            for rows, style, _, batch_rows in epochs:
+                table = prepared("window", sorted(rows)).drop_columns(["w", "__max_ts"])
+                table = table.set_column(
+                    0, "__kg", pa.array([key_group(k) for k in table["k"].to_pylist()], pa.int32())
+                )
+                table = table.sort_by([("__kg", "ascending"), ("k", "ascending")])
+                out, _ = shard.run(table, style, MIN_WATERMARK, MIN_WATERMARK, batch_rows)
+                for key, _, value in rows:
+                    sums.setdefault(key, []).append(value)
+                touched = {key for key, _, _ in rows}
+                assert sorted(out) == sorted((k, len(sums[k]), sum(sums[k]), sorted(sums[k])) for k in touched)
+                assert len(shard.entries()) == len(sums)
+        finally:
+            shard.cache.close()
 
 
 @pytest.mark.slow

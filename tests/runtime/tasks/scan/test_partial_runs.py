@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -185,13 +186,13 @@ def test_rows_that_are_not_aggregated_add_up_to_the_same(tmp_path: Path, monkeyp
     """Where most keys have one row, rows go to their shards one by one, and what they add up to is what a model has."""
     calls = CALLS[:-1]  # wide decimals are aggregated by a table of hashes
     asked: list[int] = []
-    in_order_of_groups = partial_sort.in_order_of_groups
+    order_of_groups = partial_sort.order_of_groups
 
-    def watched(rows: pa.RecordBatch) -> pa.RecordBatch:
-        asked.append(rows.num_rows)
-        return in_order_of_groups(rows)
+    def watched(groups: pa.Array) -> np.ndarray:
+        asked.append(len(groups))
+        return order_of_groups(groups)
 
-    monkeypatch.setattr(partial_sort, "in_order_of_groups", watched)
+    monkeypatch.setattr(partial_sort, "order_of_groups", watched)
     for nulls in (0.0, 0.2):
         given = rows(7, 400, 10**6, nulls)
         arrays = [pa.array(column, field.type) for column, field in zip(zip(*given, strict=True), SCHEMA, strict=True)]
