@@ -22,7 +22,7 @@ from typing import Any, cast
 from unittest import mock
 
 from counted_store import CountedStore
-from mixedmode.runtime.connectors.sinks import files, make_sink
+from mixedmode.runtime.connectors.sinks import SinkSpec, files, make_sink
 from mixedmode.runtime.connectors.sources.inputs import LiveInput
 from mixedmode.runtime.connectors.sources.lanes import Lane
 from mixedmode.runtime.connectors.staging import StagedFile
@@ -321,7 +321,7 @@ def _job(folder: Path, operator: KeyedOperator, shards: int) -> JobSpec:
         lanes=(Lane(None, cast(Any, _Rows())),),
         live=None,
         stages=(stage,),
-        sink=make_sink("parquet", str(folder / "out"), {}, None, _OUTPUT, None),
+        sink=make_sink(SinkSpec(_OUTPUT, "parquet", str(folder / "out"))),
         settings=Settings(parallelism=shards, max_parallelism=MAX_PARALLELISM),
         phases=(Phase(kind="live", reason="a benchmark"),),
         checkpoint_location=str(folder / "checkpoints"),

@@ -170,11 +170,12 @@ class MixedQuery(RescalableQuery):
             self._job.spark.sparkContext.setLocalProperty(POOL, self._pool)  # type: ignore[arg-type]
             self._runner.run()
             told = [event.event for event in self._history.events]
-            self._is_done = not self._runner.is_stopping and "stopped" not in told
+            self._is_done = not self._runner.stopping.is_stopping and "stopped" not in told
         except Stopped:
             self._told.on(RunStopped())
         except BaseException as error:
-            if self._runner.is_given_up or (self._runner.is_stopping and self._is_cancellation(error)):
+            stopping = self._runner.stopping
+            if stopping.is_given_up or (stopping.is_stopping and self._is_cancellation(error)):
                 self._told.on(RunStopped(inside_epoch=True))
             else:
                 self._error = self._explained(error)
@@ -189,7 +190,7 @@ class MixedQuery(RescalableQuery):
         # The lease again, for a run that has not even begun; whoever sees that it has ended may start the next one.
         take_all(
             self._runner.lease.release,
-            lambda: self._events.end(self._error, was_stopped=self._runner.is_stopping),
+            lambda: self._events.end(self._error, was_stopped=self._runner.stopping.is_stopping),
             *([] if self._temporary is None else [self._temporary.cleanup]),
             lambda: self._shown.end(self._error),
             lambda: SIGTERM.forget(self._end_by_signal),
@@ -216,7 +217,7 @@ class MixedQuery(RescalableQuery):
             self._runner.lease.find_out()
         except LocationLost:
             return  # it was the next run of the job, in this very process; ours ends by what it finds
-        self._runner.stop()
+        self._runner.stopping.stop()
 
     def _is_cancellation(self, error: BaseException) -> bool:
         """True for what Spark raises when the jobs of a query that is being stopped are cancelled.

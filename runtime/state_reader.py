@@ -25,6 +25,7 @@ from pyspark.sql import Row, SparkSession
 
 from ..errors import CheckpointError, CorruptStateError, MixedModeError, SetupError, UnknownStateError
 from ..state.keys.registry import StateDescriptor, StateRegistry, schema_from_json
+from .catalyst.columns import columns_ddl
 from .catalyst.types.arrow_functions import mapped_in_arrow
 from .checkpoints.metadata import CheckpointMetadata, OperatorState, StateLayout
 from .checkpoints.savepoints.store import SavepointStore, open_store
@@ -400,4 +401,4 @@ def _labelled_key(layout: StateLayout) -> pa.Schema:
 
 
 def _ddl(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in struct_of(schema).fields)
+    return columns_ddl(struct_of(schema).fields)

@@ -6,6 +6,7 @@ page that is made of what they name.
 
 from __future__ import annotations
 
+import posixpath
 import re
 import runpy
 from pathlib import Path
@@ -45,7 +46,13 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     source = COPIES.get(page.file.src_uri, f"docs/{page.file.src_uri}")
     if page.file.src_uri in ("public-jobs.md", "spark-suites.md"):
         markdown = markdown.replace("] [", "] \\[")  # lists one after the other are no references
-    return _LINK.sub(lambda found: _on_site(found[1], found[2] or "", (ROOT / source).parent), markdown)
+    here, folder = posixpath.dirname(page.file.src_uri), (ROOT / source).parent
+
+    def moved(link: re.Match[str]) -> str:
+        on_site = _on_site(link[1], link[2] or "", folder)
+        return posixpath.relpath(on_site, here) if here else on_site
+
+    return _LINK.sub(moved, markdown)
 
 
 def maker(name: str) -> dict[str, Any]:

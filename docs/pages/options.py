@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mixedmode.planner.options.registry import OPTIONS, Option, format_value
+from mixedmode.planner.options.option import Option, format_value
+from mixedmode.planner.options.registry import OPTIONS
 
 _ABOVE = """
 # Options

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from pyspark.sql.types import StructType
 
 from ...errors import PlanError
 from ..stages.keys import Keys
-from ..stages.processor import TWS, TWS_IN_PANDAS, plan_processor
-from ..stages.processor_rows import rows_of_two
+from ..stages.processor import TWS
+from ..stages.processor_rows import ProcessorRows, rows_of_two
 from ..stages.stage import KeyedStage, StageInput
-from .described import DescribedKeys
-
-if TYPE_CHECKING:
-    from pyspark.sql import GroupedData
-
-    from ...runtime.operators.processor.stateful_processor import AnyProcessor
-    from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
-
-#: What a stage's rows are to users: a ``MixedFrame``.
-Frame = TypeVar("Frame")
+from .processor_methods import Frame, ProcessorMethods
 
 
-class MixedCogroupedData(DescribedKeys, Generic[Frame]):
+class MixedCogroupedData(ProcessorMethods[Frame]):
     """The rows of two inputs by key; returned by :meth:`MixedGroupedData.cogroup`.  Spark has no stateful form of it.
 
         orders.groupBy("id").cogroup(payments.groupBy("order_id"))
@@ -53,84 +44,8 @@ class MixedCogroupedData(DescribedKeys, Generic[Frame]):
     def _key_schema(self) -> StructType:
         return self._sides[1].schema
 
-    def transformWithState(
-        self,
-        statefulProcessor: AnyProcessor,
-        outputStructType: StructType | str,
-        outputMode: str,
-        timeMode: str,
-        initialState: GroupedData | None = None,
-        eventTimeColumnName: str = "",
-        coordinator: OperatorCoordinator | None = None,
-    ) -> Frame:
-        """Runs one processor over both sides; arguments as of :meth:`MixedGroupedData.transformWithState`.
-
-            both.transformWithState(Matches(), "id long, paid boolean", "append", "eventTime")
-
-        Args:
-            statefulProcessor: its ``handleInputRows`` takes ``key, left, right, timerValues``.
-            outputStructType: as in Spark.
-            outputMode: as in Spark.
-            timeMode: as in Spark; ``eventTime`` if at least one side has a watermark; of two the lesser one counts.
-            initialState: as in Spark.
-            eventTimeColumnName: as in Spark.
-            coordinator: runs on the driver and exchanges events with the shards.
-
-        Raises:
-            PlanError: the keys of the sides, or an argument, do not fit; the message names it.
-        """
-        return self._result(
-            plan_processor(
-                rows_of_two(*self._sides, TWS),
-                statefulProcessor,
-                outputStructType,
-                outputMode,
-                timeMode,
-                initialState,
-                eventTimeColumnName,
-                coordinator,
-            )
-        )
-
-    def transformWithStateInPandas(
-        self,
-        statefulProcessor: AnyProcessor,
-        outputStructType: StructType | str,
-        outputMode: str,
-        timeMode: str,
-        initialState: GroupedData | None = None,
-        eventTimeColumnName: str = "",
-        coordinator: OperatorCoordinator | None = None,
-    ) -> Frame:
-        """Runs one processor over both sides, with iterators of pandas frames.
-
-            both.transformWithStateInPandas(Matches(), "id long, paid boolean", "append", "eventTime")
-
-        Args:
-            statefulProcessor: its ``handleInputRows`` takes ``key, left, right, timerValues``.
-            outputStructType: as in Spark.
-            outputMode: as in Spark.
-            timeMode: as in Spark.
-            initialState: as in Spark.
-            eventTimeColumnName: as in Spark.
-            coordinator: runs on the driver and exchanges events with the shards.
-
-        Raises:
-            PlanError: the keys of the sides, or an argument, do not fit; the message names it.
-        """
-        return self._result(
-            plan_processor(
-                rows_of_two(*self._sides, TWS_IN_PANDAS),
-                statefulProcessor,
-                outputStructType,
-                outputMode,
-                timeMode,
-                initialState,
-                eventTimeColumnName,
-                coordinator,
-                in_pandas=True,
-            )
-        )
+    def _processor_rows(self, method: str) -> ProcessorRows:
+        return rows_of_two(*self._sides, method)
 
     def applyInPandas(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Not supported: raises an error.  Use :meth:`transformWithState`."""

@@ -19,8 +19,8 @@ from ..inputs.inputs import Inputs
 from ..options.layers import NAME_SPACES, Layer
 from ..plans.compile import compile_job
 from ..plans.other_sources import sampled
+from ..plans.output.sink_request import SinkRequest
 from ..plans.plan import ExecutionPlan
-from ..plans.sink_request import SinkRequest
 
 
 @dataclass(frozen=True)

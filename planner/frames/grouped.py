@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql import Column
 from pyspark.sql import GroupedData as SparkGroupedData
@@ -20,26 +20,17 @@ from ..stages.aggregates.stage import aggregate_stage
 from ..stages.group_state import plan_group_state
 from ..stages.keys import Keys
 from ..stages.own_names import OwnNames
-from ..stages.processor import TWS, TWS_IN_PANDAS, plan_processor
-from ..stages.processor_rows import COGROUP, rows_of_one
+from ..stages.processor_rows import COGROUP, ProcessorRows, rows_of_one
 from ..stages.stage import KeyedStage
 from .cogrouped import MixedCogroupedData
-from .described import DescribedKeys
 from .nearest import no_attribute
+from .processor_methods import Frame, ProcessorMethods
 
 if TYPE_CHECKING:
-    from pyspark.sql import GroupedData
-
     from ...runtime.operators.processor.group_state.function import GroupFunction
-    from ...runtime.operators.processor.stateful_processor import AnyProcessor
-    from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
 
 
-#: What a stage's rows are to users: a ``MixedFrame``.
-Frame = TypeVar("Frame")
-
-
-class MixedGroupedData(DescribedKeys, Generic[Frame]):
+class MixedGroupedData(ProcessorMethods[Frame]):
     """Rows by key; returned by :meth:`MixedFrame.groupBy`.
 
         orders.groupBy("customer").agg(F.sum("amount"))
@@ -81,88 +72,9 @@ class MixedGroupedData(DescribedKeys, Generic[Frame]):
 
     # -- a processor ---------------------------------------------------------------------------------------------------
 
-    def transformWithState(
-        self,
-        statefulProcessor: AnyProcessor,
-        outputStructType: StructType | str,
-        outputMode: str,
-        timeMode: str,
-        initialState: GroupedData | None = None,
-        eventTimeColumnName: str = "",
-        coordinator: OperatorCoordinator | None = None,
-    ) -> Frame:
-        """Runs a PySpark ``StatefulProcessor``; arguments as of ``GroupedData.transformWithState``, plus one.
-
-            orders.groupBy("customer").transformWithState(Totals(), "customer string, n long", "append", "none")
-
-        Args:
-            statefulProcessor: as in Spark.
-            outputStructType: as in Spark.
-            outputMode: as in Spark.
-            timeMode: as in Spark.
-            initialState: as in Spark.
-            eventTimeColumnName: as in Spark.
-            coordinator: runs on the driver and exchanges events with the shards.
-
-        Raises:
-            PlanError: an argument does not fit; the message names it.
-        """
-        self._check_plain(TWS)
-        return self._result(
-            plan_processor(
-                rows_of_one(self._rows, self._keys, TWS),
-                statefulProcessor,
-                outputStructType,
-                outputMode,
-                timeMode,
-                initialState,
-                eventTimeColumnName,
-                coordinator,
-            )
-        )
-
-    def transformWithStateInPandas(
-        self,
-        statefulProcessor: AnyProcessor,
-        outputStructType: StructType | str,
-        outputMode: str,
-        timeMode: str,
-        initialState: GroupedData | None = None,
-        eventTimeColumnName: str = "",
-        coordinator: OperatorCoordinator | None = None,
-    ) -> Frame:
-        """Runs a ``StatefulProcessor`` whose handlers get and yield pandas frames.
-
-        The state is that of :meth:`transformWithState`: a job may change from one to the other.
-
-            orders.groupBy("customer").transformWithStateInPandas(Totals(), "customer string, n long", "append", "none")
-
-        Args:
-            statefulProcessor: as in Spark.
-            outputStructType: as in Spark.
-            outputMode: as in Spark.
-            timeMode: as in Spark.
-            initialState: as in Spark.
-            eventTimeColumnName: as in Spark.
-            coordinator: runs on the driver and exchanges events with the shards.
-
-        Raises:
-            PlanError: an argument does not fit; the message names it.
-        """
-        self._check_plain(TWS_IN_PANDAS)
-        return self._result(
-            plan_processor(
-                rows_of_one(self._rows, self._keys, TWS_IN_PANDAS),
-                statefulProcessor,
-                outputStructType,
-                outputMode,
-                timeMode,
-                initialState,
-                eventTimeColumnName,
-                coordinator,
-                in_pandas=True,
-            )
-        )
+    def _processor_rows(self, method: str) -> ProcessorRows:
+        self._check_plain(method)
+        return rows_of_one(self._rows, self._keys, method)
 
     def applyInPandasWithState(
         self,

@@ -29,8 +29,8 @@ from ..options.file import file_layer, option_text
 from ..options.layers import Layer
 from ..plans.compile import compile_job
 from ..plans.dry_run import stop_if_dry
+from ..plans.output.sink_request import SinkRequest
 from ..plans.plan import ExecutionPlan
-from ..plans.sink_request import SinkRequest
 from ..stages.stage import check_output_mode
 from .dry_run import DryRun, dry_run
 from .nearest import no_attribute

@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from ...errors import PlanError
-from ...runtime.catalyst.columns import column_fold
-from .schemas import columns_ddl, quoted, same_type
+from ...runtime.catalyst.columns import column_fold, columns_ddl
+from .schemas import quoted, same_type
 
 logger = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from pyspark.sql import Column
@@ -211,8 +211,3 @@ def _unordered(data_type: DataType) -> str | None:
 def quoted(names: Iterable[str]) -> list[Column]:
     """Columns by their exact names, whatever characters are in them."""
     return [F.col("`" + name.replace("`", "``") + "`") for name in names]
-
-
-def columns_ddl(fields: Sequence[StructField]) -> str:
-    """``"tailnum string, legs bigint"``."""
-    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in fields)

@@ -16,7 +16,8 @@ from typing import Any, NoReturn
 
 from ...errors import OptionError
 from ...runtime.spec import Settings
-from .registry import OPTIONS, Option, format_value
+from .option import Option, format_value
+from .registry import OPTIONS
 
 #: Where options live in ``spark.conf``.
 CONF_PREFIX = "spark.mixedmode."

@@ -5,17 +5,11 @@ How values from several places become :class:`~mixedmode.runtime.spec.Settings`:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
-from ...runtime.protocols.rows_per_call import RowsPerCall
-from ...runtime.spec import MIN_LOG_BYTES, Settings
+from ...runtime.settings import MIN_LOG_BYTES
 from ...sorter.external import MIN_MEMORY_BYTES
 from ...state.keys.keygroups import MAX_PARALLELISM_LIMIT
+from .option import Option
 from .values import (
-    format_duration_ms,
-    format_rows_per_call,
     format_size_bytes,
     int_between,
     one_of,
@@ -29,32 +23,6 @@ from .values import (
     parse_size_bytes,
     size_of_at_least,
 )
-
-
-@dataclass(frozen=True)
-class Option:
-    """One option: what it is called, where its value goes, how it is read."""
-
-    name: str
-    #: Field of :class:`Settings`; its default is the option's default.
-    field: str
-    parse: Callable[[str], Any]
-    #: The allowed values in words, for error messages.
-    allowed: str
-    doc: str
-    #: A second name of the same option.
-    alias: str | None = None
-    #: What a user writes for None.
-    unset: str = "unset"
-
-    @property
-    def default(self) -> Any:
-        return Settings.model_fields[self.field].default
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return (self.name,) if self.alias is None else (self.name, self.alias)
-
 
 _DURATION = "a duration with a unit such as '10 s', '500 ms' or '1 hour'"
 _SIZE = "a size greater than 0 such as '256 MiB'"
@@ -405,16 +373,3 @@ OPTIONS: tuple[Option, ...] = (
         "folder into which the sorter spills. Unset: the temporary folder",
     ),
 )
-
-
-def format_value(option: Option, value: Any) -> str:
-    """A setting as a user would write it."""
-    if value is None:
-        return option.unset
-    if isinstance(value, RowsPerCall):
-        return format_rows_per_call(value)
-    if option.field.endswith("_ms"):
-        return format_duration_ms(value)
-    if option.field.endswith("_bytes"):
-        return format_size_bytes(value)
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -11,7 +11,7 @@ from ...runtime.driver.epochs.source_rows import SourceRows
 from ...runtime.jobs.columnar_pass import recognise
 from ...runtime.jobs.row_pass import recognise_parts
 from ...runtime.scan.parquet_scan import NotTakenError
-from .phases import runs_sorted
+from .job_facts import runs_sorted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -17,16 +17,23 @@ A trigger that ends by itself (``availableNow``, ``once``) drops the phase ``liv
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
 
 from ...errors import PlanError
 from ...runtime.protocols.checkpoint_scheduler import COVERED_MS
 from ...runtime.spec import Phase, Settings
 from ..options.values import format_duration_ms
-from .final_watermark import NAME as FINAL_WATERMARK
-from .final_watermark import FinalWatermark
+from .job_facts import JobFacts, is_cut, runs_sorted
+from .phase_details import (
+    engine_details,
+    final_watermark_details,
+    join_details,
+    limits_text,
+    processing_timer_details,
+    row_watermark,
+    sort_details,
+    timer_details,
+)
 from .sort_engine import choose_sorter
 
 _LATE_AFTER_SWITCH = "rows behind the watermark are dropped and counted"
@@ -34,46 +41,6 @@ _LATE_KEPT = "rows behind the watermark are counted and kept apart (pipeline.lat
 _BACK_TO_CHECKPOINT = "restart from the last complete checkpoint"
 _ROCKSDB = "RocksDB"
 _NO_WATERMARK = "none while rows of a key are processed"
-
-
-@dataclass(frozen=True)
-class JobFacts:
-    """What the mode rules need to know about a job besides its settings."""
-
-    has_history: bool
-    has_live: bool
-    #: True for a trigger that ends by itself (availableNow, once).
-    ends_by_itself: bool = False
-    #: True if windows or event-time timers can be pending.
-    uses_event_time: bool = False
-    uses_processing_time: bool = False
-    #: True if ``withWatermark`` was called.
-    has_watermark: bool = False
-    #: What the keys of each stage get at the end of a sorted backlog, and why, by uid.
-    final_watermarks: Mapping[str, FinalWatermark] = field(default_factory=dict)
-    #: True for a processor with event-time timers, to which ``Settings.timers`` applies, and why that is what it is.
-    has_timers: bool = False
-    why_timers: str = "the default"
-    #: True if a stage joins two inputs.
-    has_joins: bool = False
-    #: Who reads and aggregates the history, and why; None: there is no choice.
-    backlog_engine: str | None = None
-    #: True if no stage keeps anything.
-    is_stateless: bool = False
-    #: About how much of the history a shard has to sort, in bytes; None: not known, or little.
-    bytes_per_shard: int | None = None
-
-    @property
-    def carries(self) -> bool:
-        """True if a stage keeps what the backlog's own watermark has not passed."""
-        return any(final.value != "max" for final in self.final_watermarks.values())
-
-
-def runs_sorted(settings: Settings) -> bool:
-    """True if the backlog is worked off as sorted passes; else the job is a stream throughout."""
-    if settings.runtime_mode == "batch":
-        return True
-    return settings.runtime_mode == "mixed" and settings.interval_during_backlog_ms == 0
 
 
 def plan_phases(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
@@ -84,15 +51,9 @@ def plan_phases(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
         phases: tuple[Phase, ...] = (_batch_backlog(settings, job), _batch_finish(settings, job))
     else:
         phases = (
-            _mixed(settings, job) if runs_sorted(settings) and not _is_cut(settings, job) else _stream(settings, job)
+            _mixed(settings, job) if runs_sorted(settings) and not is_cut(settings, job) else _stream(settings, job)
         )
     return tuple(map(_without_state, phases)) if job.is_stateless else phases
-
-
-def _is_cut(settings: Settings, job: JobFacts) -> bool:
-    """True if the backlog of a job without state comes in the micro-batches of its live source: there is nothing to
-    sort, and no reason to keep the first rows back until the last ones are there."""
-    return job.is_stateless and job.has_live and settings.backlog_limits == "source"
 
 
 def _without_state(phase: Phase) -> Phase:
@@ -110,12 +71,6 @@ def _sources(job: JobFacts) -> tuple[str, ...]:
     return tuple(name for name, there in (("history", job.has_history), ("live", job.has_live)) if there)
 
 
-def _joins(job: JobFacts, then: str) -> dict[str, str]:
-    if not job.has_joins:
-        return {}
-    return {"joins": f"a join without state yet is Spark's own batch join, of all rows of both sides{then}"}
-
-
 # --- batch ------------------------------------------------------------------------------------------------------------
 
 
@@ -131,16 +86,16 @@ def _batch_backlog(settings: Settings, job: JobFacts) -> Phase:
         sorter=choose_sorter(settings, job.bytes_per_shard).engine,
         details={
             "scheduling": "all at once in one pass, sorted by key; stage by stage, as a Spark batch",
-            "watermark": f"{_row_watermark(settings, job, _NO_WATERMARK)}; MAX_WATERMARK at the end of each key",
+            "watermark": f"{row_watermark(settings, job, _NO_WATERMARK)}; MAX_WATERMARK at the end of each key",
             "checkpoints": "none",
             "failure": "the failed task runs again from the start of its input",
             "keyed state": "one key at a time in memory, forgotten at its end",
-            **_joins(job, ""),
-            **_engine(job),
-            **_sort_details(settings, job),
-            **_final_watermarks(job),
-            **_timers(settings, job, sorted_pass=True),
-            **_processing_timers(job, "at the end of their key, after the event-time timers"),
+            **join_details(job, ""),
+            **engine_details(job),
+            **sort_details(settings, job),
+            **final_watermark_details(job),
+            **timer_details(settings, job, sorted_pass=True),
+            **processing_timer_details(job, "at the end of their key, after the event-time timers"),
         },
     )
 
@@ -196,17 +151,19 @@ def _backlog_failure(settings: Settings, job: JobFacts) -> str:
 
 def _sorted_backlog(settings: Settings, job: JobFacts) -> Phase:
     details = {
-        "scheduling": f"all at once in one pass, sorted by key{_limits(settings, job)}",
+        "scheduling": f"all at once in one pass, sorted by key{limits_text(settings, job)}",
         "watermark": _backlog_watermark(settings, job),
         "checkpoints": "none while isBacklog (execution.interval-during-backlog = 0)",
         "failure": _backlog_failure(settings, job),
         "keyed state": f"one key at a time in memory; written to {_ROCKSDB} files when the next key comes",
-        **_joins(job, "; what can still meet a partner becomes state, which later passes join their sorted rows with"),
-        **_engine(job),
-        **_sort_details(settings, job),
-        **_final_watermarks(job),
-        **_timers(settings, job, sorted_pass=True),
-        **_processing_timers(job, "in real time, after the switch"),
+        **join_details(
+            job, "; what can still meet a partner becomes state, which later passes join their sorted rows with"
+        ),
+        **engine_details(job),
+        **sort_details(settings, job),
+        **final_watermark_details(job),
+        **timer_details(settings, job, sorted_pass=True),
+        **processing_timer_details(job, "in real time, after the switch"),
     }
     if job.uses_event_time and job.has_live and settings.final_watermark == "max":
         details["warning"] = (
@@ -226,26 +183,11 @@ def _sorted_backlog(settings: Settings, job: JobFacts) -> Phase:
     )
 
 
-def _limits(settings: Settings, job: JobFacts) -> str:
-    """What rate limits of the live source are for."""
-    if not job.has_live:
-        return ""
-    if settings.backlog_limits != "source":
-        return "; rate limits of the live source are for the stream (execution.backlog.limits = lifted)"
-    return "; a pass per batch, if the live source limits its batches (execution.backlog.limits = source)"
-
-
-def _row_watermark(settings: Settings, job: JobFacts, otherwise: str) -> str:
-    """What a sorted pass shows while rows are handled."""
-    in_order = job.has_timers and settings.timers == "in-order"
-    return "t - delay for rows of event time t" if in_order else otherwise
-
-
 def _backlog_watermark(settings: Settings, job: JobFacts) -> str:
     if not job.has_live:
-        shown = _row_watermark(settings, job, _NO_WATERMARK)
+        shown = row_watermark(settings, job, _NO_WATERMARK)
         return f"{shown}; MAX_WATERMARK for each key after its records{_despite(settings)}"
-    shown = _row_watermark(settings, job, "none while isBacklog")
+    shown = row_watermark(settings, job, "none while isBacklog")
     if not job.carries:
         return (
             f"{shown}; MAX_WATERMARK, the end of event time, for one key at a time after its"
@@ -255,19 +197,6 @@ def _backlog_watermark(settings: Settings, job: JobFacts) -> str:
         f"{shown}; the greatest watermark of the backlog for one key at a time after its records, which"
         " fires what it has passed; the rest is carried into the stream"
     )
-
-
-def _final_watermarks(job: JobFacts) -> dict[str, str]:
-    """Value and reason for each stage; stages that have the same share a line."""
-    uids: dict[FinalWatermark, list[str]] = {}
-    for uid, final in job.final_watermarks.items():
-        uids.setdefault(final, []).append(f"[{uid}]")
-    texts = [
-        f"{', '.join(names) + ' ' if len(job.final_watermarks) > 1 else ''}{final.value} ({FINAL_WATERMARK}):"
-        f" {final.reason}"
-        for final, names in uids.items()
-    ]
-    return {"final watermark": "; ".join(texts)} if texts else {}
 
 
 def _switch_watermark(job: JobFacts) -> str:
@@ -308,8 +237,8 @@ def _stream(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
         "checkpoints": f"every {format_duration_ms(interval_ms)} ({interval_option}), independent of micro-batches",
         "failure": _BACK_TO_CHECKPOINT,
         "keyed state": _ROCKSDB,
-        **_timers(settings, job, sorted_pass=False),
-        **_processing_timers(job, "in real time"),
+        **timer_details(settings, job, sorted_pass=False),
+        **processing_timer_details(job, "in real time"),
     }
     phases: list[Phase] = []
     if job.has_history:
@@ -363,8 +292,8 @@ def _live(settings: Settings, job: JobFacts) -> Phase:
         "checkpoints": _live_checkpoints(settings),
         "failure": _BACK_TO_CHECKPOINT,
         "keyed state": _ROCKSDB,
-        **_timers(settings, job, sorted_pass=False),
-        **_processing_timers(job, "in real time, also when no data comes"),
+        **timer_details(settings, job, sorted_pass=False),
+        **processing_timer_details(job, "in real time, also when no data comes"),
     }
     threshold_ms = settings.watermark_lag_threshold_ms
     if threshold_ms is not None:
@@ -423,35 +352,3 @@ def _finish(settings: Settings, style: Literal["sorted", "random"]) -> Phase:
             "keyed state": f"{_ROCKSDB}, kept in the final checkpoint",
         },
     )
-
-
-def _engine(job: JobFacts) -> dict[str, str]:
-    """Who reads and aggregates the history."""
-    return {} if job.backlog_engine is None else {"engine": job.backlog_engine}
-
-
-def _sort_details(settings: Settings, job: JobFacts) -> dict[str, str]:
-    choice = choose_sorter(settings, job.bytes_per_shard)
-    return {"sort": f"by key, then event time; engine {choice.engine} ({choice.reason})"}
-
-
-def _timers(settings: Settings, job: JobFacts, *, sorted_pass: bool) -> dict[str, str]:
-    """How rows and event-time timers of a key are ordered, and why."""
-    if not job.has_timers:
-        return {}
-    if settings.timers == "in-order":
-        order = (
-            "in-order: a key's rows come in the order of event time, and what is due by then (event time - delay) fires"
-            " before them"
-        )
-        if sorted_pass and job.has_live and settings.backlog_limits == "source":
-            order += "; if the live source limits its batches, all of it fires at the end of the last one"
-    else:
-        order = "after-rows: a key's event-time timers fire after all of its rows" + (
-            "" if sorted_pass else " in the epoch, as Spark's"
-        )
-    return {"timers": f"{order} (pipeline.timers: {job.why_timers})"}
-
-
-def _processing_timers(job: JobFacts, when: str) -> dict[str, str]:
-    return {"processing-time timers": f"fire {when}"} if job.uses_processing_time else {}

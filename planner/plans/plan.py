@@ -6,25 +6,22 @@ heading, aligned facts, and every phase in order with all that the mode rules sa
 
 from __future__ import annotations
 
-import json
-import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from ...runtime.checkpoints.identity import spoken
 from ...runtime.operators.stateless import KIND as STATELESS
 from ...runtime.spec import Phase, Settings
 from ...runtime.support.cells import details_html, facts_html
-from ..options.registry import OPTIONS, format_value
+from ..options.option import format_value
+from ..options.registry import OPTIONS
 from ..options.values import format_duration_ms, format_rows_per_call
+from .plan_text import trigger_text, value_text, wrapped
 
 #: What only the extended text says: how it is done, behind what is done.
 _EXTENDED_FACTS = frozenset({"second driver", "between stages"})
 _EXTENDED_DETAILS = frozenset({"scheduling", "failure", "keyed state", "sort"})
-#: Text is wrapped here; Spark's own plans are printed as they come.
-_WIDTH = 110
 _NOT_FENCED = "not fenced: a driver that lost its location stops by its own clock, the output cannot refuse it"
 
 
@@ -184,7 +181,7 @@ class ExecutionPlan(BaseModel):
 def render(plan: ExecutionPlan, *, extended: bool = False) -> str:
     """The explain text, without a newline at the end."""
     title = f"== mixedmode plan: {plan.name} ==" if plan.name else "== mixedmode plan =="
-    lines = [title, *_table(_facts(plan, extended=extended)), ""]
+    lines = [title, *wrapped(_facts(plan, extended=extended)), ""]
     total = len(plan.phases)
     for number, phase in enumerate(plan.phases, start=1):
         lines += _phase(number, total, phase, extended=extended)
@@ -271,7 +268,7 @@ def _output_facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
 def _run_facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
     settings, sink = plan.settings, plan.sink
     yield "second driver", f"fenced: {sink.fencing}" if sink.fencing else _NOT_FENCED
-    yield "trigger", ", ".join(_trigger(name, value) for name, value in plan.trigger.items())
+    yield "trigger", ", ".join(trigger_text(name, value) for name, value in plan.trigger.items())
     if not plan._is_stateless:
         shares = f"{plan.parallelism} over {settings.max_parallelism} key groups"
         yield "shards", f"{shares}: one Spark task and one state store for each"
@@ -317,22 +314,15 @@ def _stage(stage: StagePlan, *, named: bool) -> Iterator[tuple[str, str]]:
         yield "keyed stage", "none: rows go from the sources to the sink"
         return
     title = f"[{uid}]" if named else "keyed stage"
-    yield title, f"{operator} by {_text(key) or 'nothing: one group'}{f', uid {uid}' if uid and not named else ''}"
+    yield title, f"{operator} by {value_text(key) or 'nothing: one group'}{f', uid {uid}' if uid and not named else ''}"
     for name, value in described.items():
-        yield name, _text(value)
+        yield name, value_text(value)
     if stage.in_shards_of is not None:
         yield (
             "shuffle",
             f"none: its key contains that of [{stage.in_shards_of}], in whose shards its rows stay (where shards are"
             " pinned to executors: in the backlog)",
         )
-
-
-def _trigger(name: str, value: Any) -> str:
-    text = f"{name} = {_text(value)}"
-    if name == "processingTime" and _text(value).split(" ")[0] == "0":
-        text += ": a micro-batch as soon as the one before is done"
-    return text
 
 
 def _hand_over(plan: ExecutionPlan) -> str:
@@ -376,34 +366,13 @@ def _phase(number: int, total: int, phase: Phase, *, extended: bool) -> Iterator
         heading += f" (reads {' + '.join(phase.sources)})"
     yield heading
     details = ((name, value) for name, value in phase.details.items() if extended or name not in _EXTENDED_DETAILS)
-    yield from _table([("why", phase.reason), *details])
+    yield from wrapped([("why", phase.reason), *details])
 
 
 def _extended(plan: ExecutionPlan) -> Iterator[str]:
     yield "== Settings =="
-    yield from _table((option.name, format_value(option, getattr(plan.settings, option.field))) for option in OPTIONS)
+    yield from wrapped((option.name, format_value(option, getattr(plan.settings, option.field))) for option in OPTIONS)
     for source in plan.sources:
         yield ""
         yield f"== Spark's plan of {source.name} =="
         yield from source.spark_plan.strip().splitlines()
-
-
-def _table(facts: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Names padded to one width, values wrapped beside them."""
-    rows = list(facts)
-    width = max((len(name) for name, _ in rows), default=0)
-    indent = " " * (2 + width + 2)
-    for name, value in rows:
-        yield from textwrap.wrap(
-            value,
-            _WIDTH,
-            initial_indent=f"  {name:<{width}}  ",
-            subsequent_indent=indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        ) or [f"  {name}"]
-
-
-def _text(value: Any) -> str:
-    """A described value without the noise of JSON where it is plain."""
-    return spoken(value) if isinstance(value, (str, list, tuple)) else json.dumps(value)

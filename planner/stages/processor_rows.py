@@ -9,6 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from ...errors import PlanError
+from ...runtime.catalyst.columns import columns_ddl
 from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.operators.join.columns import key_column
 from ...runtime.operators.join.late_rows import late_sides_schema
@@ -138,4 +139,4 @@ def _common_type(inputs: Inputs, one: StructField, other: StructField) -> DataTy
 
 
 def _said(fields: Sequence[StructField]) -> str:
-    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in fields) or "no key"
+    return columns_ddl(fields) or "no key"

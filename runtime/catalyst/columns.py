@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructType, TimestampNTZType
+from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructField, StructType, TimestampNTZType
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -79,3 +79,8 @@ def normalise_floats(column: Column, data_type: DataType) -> Column:
         element = data_type.elementType
         return F.transform(column, lambda item: normalise_floats(item, element))
     return column
+
+
+def columns_ddl(fields: Iterable[StructField]) -> str:
+    """Names and types as text: ``tailnum string, legs bigint``."""
+    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in fields)

@@ -42,20 +42,20 @@ class RescalableQuery(StoppableQuery):
         """
         if timeout is not None and timeout <= 0:
             raise ValueError(f"timeout of rescale() must be greater than 0 seconds, got {timeout}")
-        if self._runner.is_inside:
+        if self._runner.stopping.is_inside:
             raise QueryError(
                 "rescale() in the query's own foreachBatch function would wait for itself",
                 code="MIXEDMODE_WAITS_FOR_ITSELF",
             )
         request = RescaleRequest(parallelism, stage, wait)
-        self._runner.ask_rescale(request)
+        self._runner.requests.rescale(request)
         try:
             request.answer.result(timeout)
         except KeyboardInterrupt:
-            self._runner.withdraw_rescale(request)
+            self._runner.requests.withdraw_rescale(request)
             raise
         except NotInTime:
-            if self._runner.withdraw_rescale(request):
+            if self._runner.requests.withdraw_rescale(request):
                 told = "it is withdrawn, and the query goes on with its shards"
             elif request.answer.done():
                 return request.answer.result()

@@ -52,8 +52,8 @@ class StoppableQuery(AwaitableQuery):
             raise ValueError(f"timeout of stop() must be greater than 0 seconds, got {timeout}")
         if self._ended.is_set():
             return
-        self._runner.stop()
-        if self._runner.is_inside:
+        self._runner.stopping.stop()
+        if self._runner.stopping.is_inside:
             return
         limit_ms = self._job.settings.stop_timeout_ms
         if timeout is None and limit_ms is not None:
@@ -68,11 +68,11 @@ class StoppableQuery(AwaitableQuery):
         Raises:
             StopTimeoutError: always; it says what that is.
         """
-        hung = self._runner.what_hangs()
-        self._runner.give_up()
+        hung = self._runner.stopping.what_hangs()
+        self._runner.stopping.give_up()
         self._thread.join(_CANCELLED_WITHIN_S)
         if self._thread.is_alive():
-            self._runner.leave()
+            self._runner.stopping.leave()
             self._told.on(RunStopped(inside_epoch=True))
             self._close()
         error = StopTimeoutError(
@@ -100,9 +100,9 @@ class StoppableQuery(AwaitableQuery):
             QueryError: the query has ended, is resumed or ends before it stands still; or its checkpoint fails within
                 ``execution.checkpointing.tolerable-failed-checkpoints``, and the query continues.
         """
-        if self._runner.is_inside:
+        if self._runner.stopping.is_inside:
             raise QueryError("pause() in the query's own foreachBatch function would wait for itself")
-        self._runner.ask_pause().result()
+        self._runner.requests.pause().result()
 
     def resume(self) -> None:
         """Continues after :meth:`pause`; has no effect if the query is not paused.
@@ -112,7 +112,7 @@ class StoppableQuery(AwaitableQuery):
         Raises:
             QueryError: the query has ended.
         """
-        self._runner.resume()
+        self._runner.requests.resume()
 
     def savepoint(self, path: str | os.PathLike[str], wait: bool = False) -> str:
         """Takes a savepoint while the query continues; returns its path when it is complete.
@@ -162,10 +162,10 @@ class StoppableQuery(AwaitableQuery):
         return found
 
     def _savepoint(self, request: SavepointRequest) -> str:
-        if self._runner.is_inside:
+        if self._runner.stopping.is_inside:
             raise QueryError(
                 f"a {request} from the query's own foreachBatch function would wait for itself",
                 code="MIXEDMODE_WAITS_FOR_ITSELF",
             )
-        self._runner.ask_savepoint(request)
+        self._runner.requests.savepoint(request)
         return request.answer.result()

@@ -98,7 +98,7 @@ class AwaitableQuery(MonitoredQuery):
         Raises:
             QueryError: the query failed, or is paused.
         """
-        if self._runner.is_inside:
+        if self._runner.stopping.is_inside:
             raise QueryError(
                 "processAllAvailable() in the query's own foreachBatch function would wait for itself",
                 code="MIXEDMODE_WAITS_FOR_ITSELF",
@@ -111,7 +111,7 @@ class AwaitableQuery(MonitoredQuery):
             try:
                 if source is not None and source.isActive:
                     source.processAllAvailable()
-                    if not self._runner.ask_commit().result():
+                    if not self._runner.requests.commit().result():
                         self._ended.wait()  # it has failed, or somebody stops it, which takes a checkpoint
                     break
             except Exception:

@@ -9,16 +9,22 @@ from functools import singledispatch
 from typing import NamedTuple
 
 from .events.events import (
+    BacklogProgressed,
     CheckpointCompleted,
     CheckpointFailed,
     DataLost,
+    EpochApplied,
+    Noted,
     PhaseBegan,
+    PositionsKnown,
+    RunBegan,
+    RunEnded,
     RunRestored,
     SavepointWritten,
     ShardsRescaled,
     SourceChanged,
 )
-from .units import rescaled
+from .units import rescaled, size, time_to_go, whole
 
 _PHASES = {
     "backlog": "the backlog: one sorted pass, a key at a time",
@@ -30,8 +36,12 @@ _PHASES = {
 }
 
 
+#: Events that come with every epoch, and would hide all others.
+ROUTINE = (EpochApplied, PositionsKnown, BacklogProgressed, CheckpointCompleted)
+
+
 class Description(NamedTuple):
-    """What has happened, as ``query.lifecycle`` and the log have it."""
+    """A name, a detail and a sentence, for ``query.lifecycle``, the logs, ``watch`` and the report."""
 
     event: str
     detail: str
@@ -40,8 +50,15 @@ class Description(NamedTuple):
 
 @singledispatch
 def description_of(happened: object) -> Description | None:
-    """The description of an event or a fact; None: it is one of many whose numbers are shown instead."""
+    """The description of an event or a fact; None: there are no words for it."""
     return None
+
+
+@description_of.register
+def _(it: RunBegan) -> Description:
+    start = f", start {it.generation} of the location" if it.generation > 1 else ""
+    versions = "".join(f", {name} {version}" for name, version in it.versions.items())
+    return _plain("began", f"{it.name or it.query_id} on {it.host} (process {it.pid}){start}, to {it.sink}{versions}")
 
 
 @description_of.register
@@ -60,9 +77,36 @@ def _(it: DataLost) -> Description:
         what = f"{it.source} is {it.fate}: its rows that no checkpoint holds are lost"
     else:
         perhaps = "while they were read: any of them may be missing" if it.fate == "perhaps" else "never read"
-        what = f"{it.text}: gone from the source, {perhaps}"
+        what = f"{it.text or f'{it.topic}/{it.partition}'}: gone from the source, {perhaps}"
     detail = f"{what} (failOnDataLoss = false)"
     return Description("data-lost", detail, f"data lost: {detail}")
+
+
+@description_of.register
+def _(it: Noted) -> Description:
+    return _plain(it.what, it.text)
+
+
+@description_of.register
+def _(it: BacklogProgressed) -> Description:
+    done = "" if it.fraction is None else f"{it.fraction:.0%}, "
+    time_left = time_to_go(it.eta_s, it.eta_low_s, it.eta_high_s)
+    left = "" if time_left is None else f", {time_left} left"
+    speed = f"{whole(it.rows)} rows, {whole(it.rows_per_second)} rows/s"
+    return _plain("backlog", f"{it.stage}: {done}{it.shards_done} of {it.shards} shards, {speed}{left}")
+
+
+@description_of.register
+def _(it: EpochApplied) -> Description:
+    which = f"{it.epoch}" if it.epochs == 1 else f"up to {it.epoch} ({it.epochs} epochs)"
+    rows = f"{whole(it.input_rows)} rows in, {whole(it.output_rows)} out, {whole(it.late_rows)} late"
+    return _plain("epoch", f"{which}, {it.mode}: {rows}, {whole(it.duration_ms)} ms, state {size(it.state_bytes)}")
+
+
+@description_of.register
+def _(it: PositionsKnown) -> Description:
+    waits = {one.name: "" if one.lag_messages is None else f" ({whole(one.lag_messages)} wait)" for one in it.positions}
+    return _plain("positions", "; ".join(f"{one.name}: {one.end}{waits[one.name]}" for one in it.positions))
 
 
 @description_of.register
@@ -82,13 +126,16 @@ def _(it: SourceChanged) -> Description:
 
 @description_of.register
 def _(it: CheckpointCompleted) -> Description:
-    how = f"({it.trigger}, {it.duration_ms} ms)"
-    return Description("checkpoint", f"{it.checkpoint_id} {how}", f"checkpoint {it.checkpoint_id} is complete {how}")
+    which = f"{it.checkpoint_id}" if it.checkpoints == 1 else f"up to {it.checkpoint_id}"
+    how = f"({it.trigger}, {whole(it.duration_ms)} ms)"
+    held = f"{size(it.new_bytes)} new, {whole(it.state_entries)} entries of state"
+    return Description("checkpoint", f"{which} {how}: {held}", f"checkpoint {it.checkpoint_id} is complete {how}")
 
 
 @description_of.register
 def _(it: CheckpointFailed) -> Description:
-    detail = f"{it.checkpoint_id} ({it.trigger}) {it.outcome}: {it.error_class}: {it.error}"
+    goes_on = "the job goes on" if it.is_tolerated else "the job does not go on"
+    detail = f"{it.checkpoint_id} ({it.trigger}) {it.outcome}, {goes_on}: {it.error_class}: {it.error}"
     return Description("checkpoint-failed", detail, f"checkpoint {detail}")
 
 
@@ -102,3 +149,17 @@ def _(it: SavepointWritten) -> Description:
 def _(it: ShardsRescaled) -> Description:
     detail = rescaled(it.before, it.after, it.checkpoint_id)
     return Description("rescaled", detail, f"rescaled: {detail}")
+
+
+@description_of.register
+def _(it: RunEnded) -> Description:
+    if it.how == "failed":
+        return _plain(it.how, f"{it.error_class or 'error'}: {it.error or 'no reason was given'}")
+    if it.savepoint is not None:
+        return _plain(it.how, f"with savepoint {it.savepoint}{' after a drain' * it.drained}")
+    return _plain(it.how, "all input is processed" if it.how == "finished" else "on request")
+
+
+def _plain(event: str, detail: str) -> Description:
+    """What is only shown among other events, and has no sentence of its own."""
+    return Description(event, detail, detail)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from .descriptions import description_of
+from .descriptions import ROUTINE, description_of
 from .events.events import (
     BacklogProgressed,
     CheckpointCompleted,
     CheckpointFailed,
-    DataLost,
     EpochApplied,
     Noted,
     PhaseBegan,
@@ -18,11 +17,9 @@ from .events.events import (
     RunBegan,
     RunEnded,
     RunEvent,
-    RunRestored,
     SourceChanged,
     SourcePosition,
 )
-from .units import size, span, whole
 
 #: What a run does before its first phase.
 RECOVERY = "recovery"
@@ -134,9 +131,11 @@ class RunRecord:
                 self.ended, self.is_paused = event, False
                 if self.phases:
                     self.phases[-1].ended_ms = event.at_ms
-        told = in_words(event)
-        if told is not None:
-            self.happenings.append(Happening(event.at_ms, *told))
+        # A checkpoint is one of many, but for the one of the switch.
+        is_switch = isinstance(event, CheckpointCompleted) and event.trigger == "switch"
+        words = None if isinstance(event, ROUTINE) and not is_switch else description_of(event)
+        if words is not None:
+            self.happenings.append(Happening(event.at_ms, words.event, words.detail))
 
     def _note(self, event: Noted) -> None:
         match event.what:
@@ -174,41 +173,6 @@ class RunRecord:
 def _counts(event: BacklogProgressed) -> tuple[object, ...]:
     """What grows while a sorted pass gets on."""
     return event.stage, event.rows_read, event.rows, event.shards_done, event.fraction, event.spilled_bytes
-
-
-def in_words(event: RunEvent) -> tuple[str, str] | None:
-    """What an event is called, and its detail; None: it is one of many, and its numbers are shown."""
-    match event:
-        case RunBegan():
-            versions = ", ".join(f"{name} {version}" for name, version in event.versions.items())
-            return "began", f"process {event.pid} on {event.host}" + (f", {versions}" if versions else "")
-        case RunRestored():
-            behind = ", taken by a drain" if event.drained else ""
-            return "restored", f"checkpoint {event.checkpoint_id}, epoch {event.epoch}{behind}"
-        case DataLost():
-            return "data-lost", event.text or f"{event.source}: {event.topic}/{event.partition}, {event.fate}"
-        case Noted():
-            return event.what, event.text
-        case CheckpointCompleted():
-            if event.trigger != "switch":
-                return None
-            held = f"{whole(event.state_entries)} entries of state, {size(event.state_bytes)}"
-            return "checkpoint", f"{event.checkpoint_id} (switch): {held}, complete in {span(event.duration_ms)}"
-        case CheckpointFailed():
-            goes_on = "the job goes on" if event.is_tolerated else "the job does not"
-            return "checkpoint-failed", f"{event.checkpoint_id} ({event.trigger}): {event.error}; {goes_on}"
-        case RunEnded():
-            return event.how, _ending(event)
-    words = description_of(event)
-    return None if words is None else (words.event, words.detail)
-
-
-def _ending(ended: RunEnded) -> str:
-    if ended.how == "failed":
-        return f"{ended.error_class or 'error'}: {ended.error or 'no reason was given'}"
-    if ended.savepoint is not None:
-        return f"with savepoint {ended.savepoint}{' after a drain' if ended.drained else ''}"
-    return "all input is processed" if ended.how == "finished" else "on request"
 
 
 def runs_of(events: Iterable[RunEvent]) -> list[RunRecord]:

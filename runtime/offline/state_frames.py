@@ -30,7 +30,7 @@ from ...errors import StateSchemaError
 from ...state.codec.widening import obstacle
 from ...state.keys.layout import TIMER_KINDS, TIMER_SLOTS, TimerKind
 from ...state.keys.registry import StateDescriptor
-from ..catalyst.columns import normalise_floats, quoted
+from ..catalyst.columns import columns_ddl, normalise_floats, quoted
 from ..catalyst.types.arrow_types import arrow_type
 from ..tasks.state.scan_task import struct_of
 from ..tasks.state.state_change_task import EXPIRES, ORDER, REMOVED, TAG, key_column, value_columns
@@ -275,7 +275,8 @@ class _Given:
         have = {field.name: field for field in inner.fields} if isinstance(inner, StructType) else {}
         if have.keys() != set(wanted.fieldNames()):
             raise StateSchemaError(
-                f"column {name!r} of {self.what} is {inner.simpleString()}; its fields must be {_ddl(wanted)}"
+                f"column {name!r} of {self.what} is {inner.simpleString()}; its fields must be"
+                f" {columns_ddl(wanted.fields)}"
             )
         for field in wanted.fields:
             self.check_type(have[field.name], field.dataType, f"field {name}.{field.name}")
@@ -329,7 +330,3 @@ def _fits(found: DataType, wanted: DataType) -> bool:
     if type(found) in _WIDTHS and type(wanted) in _WIDTHS:
         return True
     return found == wanted or obstacle(arrow_type(found), arrow_type(wanted)) is None
-
-
-def _ddl(schema: StructType) -> str:
-    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from ..catalyst.columns import event_time_sql, quoted
 from ..protocols.event_time import MIN_WATERMARK
+from ..support.arrow_columns import as_micros
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,7 +44,7 @@ def rows_in_time(times: pa.Array, late_ms: int) -> pa.BooleanArray:
         times: timestamps of any unit, with or without a zone.
         late_ms: what has fired, in ms since the epoch.
     """
-    return pc.fill_null(pc.greater_equal(_micros(times), late_ms * 1000), True)
+    return pc.fill_null(pc.greater_equal(as_micros(times), late_ms * 1000), True)
 
 
 def is_late(frame: DataFrame, column: str, late_ms: int) -> str:
@@ -99,11 +100,7 @@ def _bound(frame: DataFrame, late_ms: int, time: str) -> str:
 
 def note_event_time(counters: ShardCounters, times: pa.Array) -> None:
     """Count the greatest of the event times in; in ms, rounded down."""
-    greatest = pc.max(_micros(times)).as_py()
+    greatest = pc.max(as_micros(times)).as_py()
     if greatest is not None:
         known = counters.max_event_time_ms
         counters.max_event_time_ms = greatest // 1000 if known is None else max(known, greatest // 1000)
-
-
-def _micros(times: pa.Array) -> pa.Array:
-    return times.cast(pa.timestamp("us", times.type.tz)).cast(pa.int64())

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from ..catalyst.columns import event_time_us
+from ..support.arrow_columns import as_micros
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,7 +51,7 @@ def emitted_by_time(times: pa.Array | None, now_ms: int, delay_ms: int) -> np.nd
         return now_ms
     is_window = pa.types.is_struct(times.type)
     ends = pc.struct_field(times, "end") if is_window else times
-    micros = ends.cast(pa.timestamp("us", ends.type.tz)).cast(pa.int64())
+    micros = as_micros(ends)
     if is_window:  # its last instant, as Spark has it
         micros = pc.subtract(micros, 1)
     reached_ms = pc.fill_null(micros, 0).to_numpy(zero_copy_only=False) // 1000 - delay_ms

@@ -20,7 +20,16 @@ from ...inputs.environment import refuse_connect
 from ...inputs.seam import Seam
 from ..frame import MixedFrame
 from .reading import read as read_frames
-from .seamed import Parse, as_they_are, parsed, source_options, with_seam
+from .seamed import (
+    Parse,
+    as_they_are,
+    check_fixed,
+    history_end,
+    history_text,
+    parsed,
+    source_options,
+    with_seam,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,17 +98,16 @@ def read(
             f"version = {version} is not there: the newest of {source.label} is {newest.version}",
             code="MIXEDMODE_SEAM_BROKEN",
         )
-    if history is None:
-        behind = replace(newest, version=newest.version if version is None else version)
-        bounded = parsed(rows_of, source.at(behind.version))
-        text = f"by version: {source.label} up to version {behind.version} is read as a batch"
-    else:
+    held = []
+    if history is not None:
         refuse_connect(history)
         held = [one for one in delta_reads(history) if one.table_id == newest.table_id]
-        behind = replace(newest, version=_version_of(source, held, version))
-        bounded = history
-        whose = "reads the table up to there" if held else "has all up to there, which is the author's statement"
-        text = f"by version: the history {whose}"
+        for one in held:
+            check_fixed("version", source.label, one.is_fixed, one.version)
+        version = history_end("version", source.label, [one.version for one in held], version)
+    behind = replace(newest, version=newest.version if version is None else version)
+    bounded = parsed(rows_of, source.at(behind.version)) if history is None else history
+    text = history_text("version", source.label, behind.version, history, bool(held))
     reader = spark.readStream.format("delta").options(**given).option(FIRST_OFFSET, behind.next_offset)
     live = parsed(rows_of, source.loaded(reader))
     text += f", and live from version {behind.version + 1} on"
@@ -147,32 +155,6 @@ class _Table:
 
     def at(self, version: int) -> DataFrame:
         return self.loaded(self.spark.read.format("delta").option("versionAsOf", version))
-
-
-def _version_of(source: _Table, held: list[DeltaRead], version: int | None) -> int:
-    """The version behind which live begins."""
-    loose = next((one for one in held if not one.is_fixed), None)
-    if loose is not None:
-        raise PlanError(
-            f"the history reads {source.label} without a version, so what it holds changes with every commit; read it"
-            f" with option('versionAsOf', {loose.version}), or leave history out",
-            code="MIXEDMODE_SEAM_BROKEN",
-        )
-    versions = sorted({one.version for one in held})
-    if not versions and version is None:
-        raise PlanError(
-            f"history is no read of {source.label}: say up to which version of it the history has everything"
-            " (version=…)",
-            code="MIXEDMODE_SEAM_BROKEN",
-        )
-    if len(versions) > 1 or (versions and version not in (None, versions[0])):
-        also = "" if version is None else f", and version = {version}"
-        raise PlanError(
-            f"the history reads version {' and '.join(map(str, versions))} of {source.label}{also}: between them rows"
-            " would be missing or come twice",
-            code="MIXEDMODE_SEAM_BROKEN",
-        )
-    return versions[0] if version is None else version
 
 
 def _flaws(spark: SparkSession, behind: DeltaRead, newest: DeltaRead, options: Mapping[str, str]) -> list[str]:

@@ -18,7 +18,16 @@ from ...inputs.environment import refuse_connect
 from ...inputs.seam import Seam
 from ..frame import MixedFrame
 from .reading import read as read_frames
-from .seamed import Parse, as_they_are, parsed, source_options, with_seam
+from .seamed import (
+    Parse,
+    as_they_are,
+    check_fixed,
+    history_end,
+    history_text,
+    parsed,
+    source_options,
+    with_seam,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,7 +93,9 @@ def read(
     given, rows_of = source_options(options, _OURS, _WHY_OURS), parse or as_they_are
     known, newest = source.snapshots()
     held = _held(source, history)
-    behind = _behind(source, known, newest, snapshot, held, history)
+    if history is not None:
+        snapshot = history_end("snapshot", source.label, held, snapshot)
+    behind = _behind(source, known, newest, newest if snapshot is None else snapshot)
     skips = {kind for kind, option in _SKIPS.items() if given.get(option, "false").lower() == "true"}
     if behind.operation in _SKIPS and behind.operation not in skips:
         option = _SKIPS[behind.operation]
@@ -94,13 +105,10 @@ def read(
             " give a snapshot that appends",
             code="MIXEDMODE_SEAM_BROKEN",
         )
-    if history is None:
+    bounded = history
+    if bounded is None:
         bounded = parsed(rows_of, source.loaded(spark.read.option("versionAsOf", behind.snapshot_id)))
-        text = f"by snapshot: {source.label} up to snapshot {behind.snapshot_id} is read as a batch"
-    else:
-        bounded = history
-        whose = "reads the table up to there" if held else "has all up to there, which is the author's statement"
-        text = f"by snapshot: the history {whose}"
+    text = history_text("snapshot", source.label, behind.snapshot_id, history, bool(held))
     reader = spark.readStream.options(**given).option(FIRST_OFFSET, behind.next_offset)
     live = parsed(rows_of, source.loaded(reader))
     text += f", and live from right behind snapshot {behind.snapshot_id} on"
@@ -154,38 +162,12 @@ def _held(source: _Table, history: DataFrame | None) -> list[int]:
     refuse_connect(history)
     names = {one.name for one in iceberg_reads(source.loaded(source.spark.read))}
     found = [one.snapshot_id for one in iceberg_reads(history) if one.name in names]
-    if None in found:
-        raise PlanError(
-            f"the history reads {source.label} without a snapshot, so what it holds changes with every commit; read it"
-            " with option('versionAsOf', …), or leave history out",
-            code="MIXEDMODE_SEAM_BROKEN",
-        )
-    return sorted({one for one in found if one is not None})
+    check_fixed("snapshot", source.label, None not in found, "…")
+    return [one for one in found if one is not None]
 
 
-def _behind(
-    source: _Table,
-    known: Mapping[int, IcebergSnapshot],
-    newest: int,
-    snapshot: int | None,
-    held: list[int],
-    history: DataFrame | None,
-) -> IcebergSnapshot:
+def _behind(source: _Table, known: Mapping[int, IcebergSnapshot], newest: int, wanted: int) -> IcebergSnapshot:
     """The snapshot behind which live begins."""
-    if history is not None and not held and snapshot is None:
-        raise PlanError(
-            f"history is no read of {source.label}: say up to which snapshot of it the history has everything"
-            " (snapshot=…)",
-            code="MIXEDMODE_SEAM_BROKEN",
-        )
-    if len(held) > 1 or (held and snapshot not in (None, held[0])):
-        also = "" if snapshot is None else f", and snapshot = {snapshot}"
-        raise PlanError(
-            f"the history reads snapshot {' and '.join(map(str, held))} of {source.label}{also}: between them rows"
-            " would be missing or come twice",
-            code="MIXEDMODE_SEAM_BROKEN",
-        )
-    wanted = held[0] if held else newest if snapshot is None else snapshot
     if wanted not in known:
         raise PlanError(
             f"snapshot = {wanted!r} is not one of {source.label}, whose newest is {newest}: it was expired, or is"

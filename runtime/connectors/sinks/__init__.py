@@ -6,9 +6,7 @@ What a sink does not understand it refuses: an option that is silently without e
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
 
 from ....errors import OptionError
 from ...support.cells import is_shown
@@ -17,137 +15,57 @@ from .base import Guarantee, Sink
 from .deliveries import Deliveries, WholeResult
 from .files import ParquetSink
 from .foreach_batch import ForeachBatchSink
-from .foreach_rows import ForeachSink, RowByRow
+from .foreach_rows import ForeachSink
 from .formats import KNOWN_OPTIONS, format_of
 from .kafka.guarantee import OPTION as GUARANTEE
 from .kafka.messages import FORMAT as KAFKA
 from .kafka.sink import KafkaSink
 from .per_epoch import ConsoleSink, MemorySink, NoopSink
+from .sink_spec import SinkSpec
 from .spark_writer import SparkWriterSink
 from .table_checks import table_format
 
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
-
-__all__ = ["Deliveries", "Sink", "WholeResult", "check_guarantee", "make_sink", "table_format"]
+__all__ = ["Deliveries", "Sink", "SinkSpec", "WholeResult", "check_guarantee", "make_sink", "table_format"]
 
 
-def make_sink(
-    format: str,
-    path: str | None,
-    options: Mapping[str, str],
-    query_name: str | None,
-    schema: StructType,
-    foreach_batch: Callable[..., Any] | None,
-    *,
-    table: str | None = None,
-    partition_by: Sequence[str] = (),
-    transactional: bool | None = None,
-    guarantee: Guarantee | None = None,
-    deliveries: Deliveries | None = None,
-) -> Sink:
+def make_sink(spec: SinkSpec) -> Sink:
     """The sink for what the user asked of the writer.
-
-    Args:
-        format: name of the format; of no meaning with ``foreach_batch``.
-        path: folder of the output; None: the format has none, or its options say where.
-        options: what is left for the format itself.
-        query_name: what a memory table is called.
-        schema: columns of the output.
-        foreach_batch: takes each delivery's rows and its number.
-        table: the table to append to; None: there is none.
-        partition_by: columns that the output is laid out by.
-        transactional: whether the format remembers ``txnVersion``; None: if it is known to.
-        guarantee: how often a row must be there; None: once, if that is to be had.
-        deliveries: how rows are handed over; None: as they come.
 
     Raises:
         OptionError: an option that the format needs is missing, or it does not know one that was given.
     """
-    by_row = isinstance(foreach_batch, RowByRow)
-    name = ("foreach" if by_row else "foreachBatch") if foreach_batch is not None else format
-    if table is None and name.lower() == KAFKA:
-        _check_kafka(path, partition_by, transactional)
-        if guarantee != "at-least-once":
-            return KafkaSink(schema, options, deliveries)
-    is_ours = format_of(format).is_ours
-    if table is None and (is_ours or foreach_batch is not None):
-        _check_options(name, options)
-        if partition_by and name != "parquet":
-            raise OptionError(
-                f"{name} does not support partitionBy; it works with parquet, the formats that Spark's DataFrameWriter"
-                " writes (csv, json, orc, delta, …) and with toTable, or write partitions yourself in foreachBatch"
-            )
-    given = deliveries or Deliveries()
-    if table is None and foreach_batch is None and is_ours and given.order_column is not None:
-        raise OptionError(
-            f"execution.sink.order-column = {given.order_column!r} does not go with format {name}, whose rows are not"
-            " handed over once per checkpoint; it works with foreachBatch, with toTable, and with the formats that"
-            " Spark's DataFrameWriter writes (csv, json, orc, delta, …)",
-            code="MIXEDMODE_OPTION_CONFLICT",
-        )
-    if given.order_column is not None:
-        _check_new(given.order_column, schema)
-    if table is not None and (foreach_batch is not None or (is_ours and format != "parquet")):
-        raise OptionError(f"{name} has no tables; use toTable with a format that tables have (parquet, delta, …)")
-    if foreach_batch is not None:
-        return (ForeachSink if by_row else ForeachBatchSink)(schema, foreach_batch, given)
-    if table is not None or not is_ours:
-        return SparkWriterSink(
-            schema,
-            format,
-            path=path,
-            table=table,
-            options=options,
-            partition_by=partition_by,
-            transactional=transactional,
-            deliveries=given,
-        )
-    return _OURS[format](_Asked(schema, path, options, query_name, partition_by, given))
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """What a sink of ours is made of."""
-
-    schema: StructType
-    path: str | None
-    options: Mapping[str, str]
-    query_name: str | None
-    partition_by: Sequence[str]
-    deliveries: Deliveries
-
-
-def _parquet(asked: _Asked) -> ParquetSink:
-    if not asked.path:
-        raise OptionError(
-            'format "parquet" needs a path: .option("path", …) or .start(path)', code="MIXEDMODE_LOCATION_MISSING"
-        )
-    return ParquetSink(asked.schema, asked.path, asked.partition_by)
-
-
-def _memory(asked: _Asked) -> MemorySink:
-    if not asked.query_name:
-        raise OptionError('format "memory" needs a name for its table: .queryName(…)')
-    return MemorySink(asked.schema, asked.query_name, asked.deliveries)
-
-
-def _console(asked: _Asked) -> ConsoleSink:
-    given = {name.lower(): text for name, text in asked.options.items()}
-    rows, truncate = given.get("numrows", "20"), given.get("truncate", "true").lower()
-    if not rows.isdecimal():
-        raise OptionError(f"option numRows = {rows!r} of format console is not allowed; allowed: 0, 1, 2, …")
-    if truncate not in ("true", "false"):
-        raise OptionError(f"option truncate = {truncate!r} of format console is not allowed; allowed: true, false")
-    return ConsoleSink(asked.schema, int(rows), truncate == "true", asked.deliveries)
+    if spec.table is None and spec.format.lower() == KAFKA:
+        _check_kafka(spec)
+        if spec.guarantee != "at-least-once":
+            return KafkaSink(spec.schema, spec.options, spec.deliveries)
+    function, is_ours = spec.foreach_batch, format_of(spec.format).is_ours
+    if spec.table is None and (is_ours or function is not None):
+        _check_options(spec)
+    _check_order_column(spec)
+    if spec.table is not None and (function is not None or (is_ours and spec.format != "parquet")):
+        raise OptionError(f"{spec.name} has no tables; use toTable with a format that tables have (parquet, delta, …)")
+    if function is not None:
+        return (ForeachSink if spec.name == "foreach" else ForeachBatchSink)(spec.schema, function, spec.deliveries)
+    if spec.table is None and is_ours:
+        return _OURS[spec.format](spec)
+    return SparkWriterSink(
+        spec.schema,
+        spec.format,
+        path=spec.path,
+        table=spec.table,
+        options=spec.options,
+        partition_by=spec.partition_by,
+        transactional=spec.transactional,
+        deliveries=spec.deliveries,
+    )
 
 
 #: The formats that are ours (:mod:`.formats`), and what makes their sinks.
-_OURS: dict[str, Callable[[_Asked], Sink]] = {
-    "parquet": _parquet,
-    "memory": _memory,
-    "console": _console,
-    "noop": lambda asked: NoopSink(asked.schema, asked.deliveries),
+_OURS: dict[str, Callable[[SinkSpec], Sink]] = {
+    "parquet": ParquetSink.of,
+    "memory": MemorySink.of,
+    "console": ConsoleSink.of,
+    "noop": NoopSink.of,
 }
 
 
@@ -161,12 +79,12 @@ def check_guarantee(sink: Sink, wanted: Guarantee | None) -> None:
         )
 
 
-def _check_kafka(path: str | None, partition_by: Sequence[str], transactional: bool | None) -> None:
+def _check_kafka(spec: SinkSpec) -> None:
     """Raise OptionError for what other formats know."""
-    for what, given in (("path", path), ("partitionBy", ", ".join(partition_by))):
+    for what, given in (("path", spec.path), ("partitionBy", ", ".join(spec.partition_by))):
         if given:
             raise OptionError(f'format "kafka" has no {what}, and {given!r} was given; leave it out')
-    if transactional:
+    if spec.transactional:
         raise OptionError(
             "execution.sink.transactional = true is not for format kafka, which knows no txnVersion; use"
             f" {GUARANTEE} = exactly-once",
@@ -174,8 +92,18 @@ def _check_kafka(path: str | None, partition_by: Sequence[str], transactional: b
         )
 
 
-def _check_new(order_column: str, schema: StructType) -> None:
-    names = schema.fieldNames()
+def _check_order_column(spec: SinkSpec) -> None:
+    order_column = spec.deliveries.order_column
+    if order_column is None:
+        return
+    if spec.table is None and spec.foreach_batch is None and format_of(spec.format).is_ours:
+        raise OptionError(
+            f"execution.sink.order-column = {order_column!r} does not go with format {spec.name}, whose rows are not"
+            " handed over once per checkpoint; it works with foreachBatch, with toTable, and with the formats that"
+            " Spark's DataFrameWriter writes (csv, json, orc, delta, …)",
+            code="MIXEDMODE_OPTION_CONFLICT",
+        )
+    names = spec.schema.fieldNames()
     if order_column.lower() in {name.lower() for name in names}:
         raise OptionError(
             f"execution.sink.order-column = {order_column!r} is a column of the output already; its columns are"
@@ -183,9 +111,9 @@ def _check_new(order_column: str, schema: StructType) -> None:
         )
 
 
-def _check_options(name: str, options: Mapping[str, str]) -> None:
-    """Raise for an option that the sink would not look at."""
-    for written, text in options.items():
+def _check_options(spec: SinkSpec) -> None:
+    """Raise OptionError for an option, or a layout, that a sink of ours would not look at."""
+    for written, text in spec.options.items():
         if written.lower() in KNOWN_OPTIONS:
             continue
         near = difflib.get_close_matches(written.lower(), KNOWN_OPTIONS, n=1, cutoff=0.7)
@@ -193,5 +121,10 @@ def _check_options(name: str, options: Mapping[str, str]) -> None:
         hint = f"did you mean {KNOWN_OPTIONS[near[0]]}?" if near else f"its options are {known}"
         shown = repr(redacted(text)) if is_shown(written) else "(not shown)"
         raise OptionError(
-            f"{name} does not know the option {written} = {shown}; {hint}", code="MIXEDMODE_OPTION_UNKNOWN"
+            f"{spec.name} does not know the option {written} = {shown}; {hint}", code="MIXEDMODE_OPTION_UNKNOWN"
+        )
+    if spec.partition_by and spec.name != "parquet":
+        raise OptionError(
+            f"{spec.name} does not support partitionBy; it works with parquet, the formats that Spark's DataFrameWriter"
+            " writes (csv, json, orc, delta, …) and with toTable, or write partitions yourself in foreachBatch"
         )

@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from ....errors import OptionError, PlanError
+from ...catalyst.columns import columns_ddl
 from ...jvm.spark_errors import NOT_THERE, spark_says
 from ...spark_io import spark_formats
 from ...spark_io.spark_formats import FileFormat, UnwritableOptions, UnwritableSchema, check_parquet_schema
@@ -124,7 +125,7 @@ def _check_columns(format: FileFormat, schema: StructType, partition_by: Sequenc
             " the format takes ('window.start' of a window)"
         )
         raise PlanError(
-            f"format {format.name} cannot hold the output ({_columns(schema)}): {spark_says(error)}; {hint}",
+            f"format {format.name} cannot hold the output ({columns_ddl(schema.fields)}): {spark_says(error)}; {hint}",
             code="MIXEDMODE_OUTPUT_MISFIT",
         ) from error
 
@@ -134,7 +135,8 @@ def _check_groups(spark: SparkSession, schema: StructType) -> None:
         check_parquet_schema(spark, schema)
     except UnwritableSchema as error:
         raise PlanError(
-            f"format parquet cannot hold the output ({_columns(schema)}): {spark_says(error)}; use other types",
+            f"format parquet cannot hold the output ({columns_ddl(schema.fields)}): {spark_says(error)};"
+            " use other types",
             code="MIXEDMODE_OUTPUT_MISFIT",
         ) from error
 
@@ -148,7 +150,7 @@ def _check_options(
     except PySparkException as error:
         set_to = f" with its options ({', '.join(options)})" if options else ""  # values may be secrets
         raise OptionError(
-            f"format {format.name} cannot write the output ({_columns(schema)}){set_to}: {spark_says(error)}"
+            f"format {format.name} cannot write the output ({columns_ddl(schema.fields)}){set_to}: {spark_says(error)}"
         ) from error
 
 
@@ -161,7 +163,3 @@ def check_partition_columns(partition_by: Sequence[str], schema: StructType, fol
             f"partitionBy names {', '.join(missing)}, which the output does not have; its columns are"
             f" {', '.join(schema.fieldNames())}"
         )
-
-
-def _columns(schema: StructType) -> str:
-    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
+    from .sink_spec import SinkSpec
+
 
 class ParquetSink(Sink):
     """Files appear in ``path`` when their checkpoint completes: all of a transaction's, each exactly once."""
@@ -61,6 +63,15 @@ class ParquetSink(Sink):
         self.partition_by = tuple(partition_by)
         self._partitions: PartitionPaths | None = None
         self._writers: OutputWriters | None = None
+
+    @classmethod
+    def of(cls, spec: SinkSpec) -> ParquetSink:
+        """The sink that a user asked for; raises OptionError without a path."""
+        if not spec.path:
+            raise OptionError(
+                'format "parquet" needs a path: .option("path", …) or .start(path)', code="MIXEDMODE_LOCATION_MISSING"
+            )
+        return cls(spec.schema, spec.path, spec.partition_by)
 
     def writers(self, spark: SparkSession) -> OutputWriters:
         if self._writers is None:

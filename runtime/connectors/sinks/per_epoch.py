@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from .sink_spec import SinkSpec
+
 
 class PerEpochSink(Sink):
     """Shows an epoch's rows as soon as they are there.
@@ -49,6 +51,13 @@ class MemorySink(PerEpochSink):
         super().__init__(schema, deliveries)
         self.view = view
         self._rows: DataFrame | None = None
+
+    @classmethod
+    def of(cls, spec: SinkSpec) -> MemorySink:
+        """The sink that a user asked for; raises OptionError without a name."""
+        if not spec.query_name:
+            raise OptionError('format "memory" needs a name for its table: .queryName(…)')
+        return cls(spec.schema, spec.query_name, spec.deliveries)
 
     def describe(self) -> str:
         return f"memory table {self.view}: at-least-once, visible at once, gone with the driver"
@@ -89,6 +98,17 @@ class ConsoleSink(PerEpochSink):
         self._shown_rows = rows
         self._truncate = truncate
 
+    @classmethod
+    def of(cls, spec: SinkSpec) -> ConsoleSink:
+        """The sink that a user asked for; raises OptionError for a value that an option does not allow."""
+        given = {name.lower(): text for name, text in spec.options.items()}
+        rows, truncate = given.get("numrows", "20"), given.get("truncate", "true").lower()
+        if not rows.isdecimal():
+            raise OptionError(f"option numRows = {rows!r} of format console is not allowed; allowed: 0, 1, 2, …")
+        if truncate not in ("true", "false"):
+            raise OptionError(f"option truncate = {truncate!r} of format console is not allowed; allowed: true, false")
+        return cls(spec.schema, int(rows), truncate == "true", spec.deliveries)
+
     def describe(self) -> str:
         return "console: at-least-once, visible at once"
 
@@ -105,6 +125,11 @@ class NoopSink(PerEpochSink):
 
     name = "noop"
     takes_rows = False
+
+    @classmethod
+    def of(cls, spec: SinkSpec) -> NoopSink:
+        """The sink that a user asked for."""
+        return cls(spec.schema, spec.deliveries)
 
     def check(self, spark: SparkSession) -> None:
         """Nothing is written, so every type is as good as another."""

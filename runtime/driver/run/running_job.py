@@ -51,13 +51,14 @@ if TYPE_CHECKING:
     from ..recovery.recovery import Recovered
 
 
-@dataclass(frozen=True)
+@dataclass
 class RunContext:
     """What a run has from its very beginning, before it is known where the job stands."""
 
     run_id: str
     store: CheckpointStore
     listener: FactListener
+    #: Moves to the branch that the run works in when the location is claimed.
     backlog: BacklogProgress
     lease: DriverLease
     #: Held by whoever runs an epoch, takes a checkpoint, or changes anything of the job's state.

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from ....state.keys.keys import KeyCodec
+from ...support.arrow_columns import typed
 from ..columnar.key_batches import Work
 from ..contract import ShardContext
 
@@ -63,7 +64,7 @@ class ResultWriter:
         rows = buffers if everything else [column.take(at) for column in buffers]
         columns += [result.compute(rows) for result in self._operator.partials.results]
         batch = pa.RecordBatch.from_arrays(
-            [_typed(column, field.type) for column, field in zip(columns, self._schema, strict=True)],
+            [typed(column, field.type) for column, field in zip(columns, self._schema, strict=True)],
             schema=self._schema,
         )
         if self._in_time_order and times_ms is not None:
@@ -94,7 +95,3 @@ class ResultWriter:
         for batch in table.combine_chunks().to_batches():
             self._context.emit(batch, times_ms[order[done : done + batch.num_rows]])
             done += batch.num_rows
-
-
-def _typed(column: pa.Array, data_type: pa.DataType) -> pa.Array:
-    return column if column.type == data_type else column.cast(data_type)

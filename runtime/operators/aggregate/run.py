@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from ....state.keys.keys import KeyCodec
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
+from ...support.arrow_columns import as_micros, typed
 from ..admission import can_be_late, note_event_time, windows_over
 from ..columnar.cells import ShardCells
 from ..columnar.key_batches import DueKeys, Work, all_keys, whole_keys, works
@@ -106,7 +107,7 @@ class AggregateRun(ABC):
     def buffer_columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
         """The partial columns in the types and forms of the buffers."""
         columns = [
-            _typed(batch.column(name), data_type)
+            typed(batch.column(name), data_type)
             for name, data_type in zip(self.partials.places, self.partials.types, strict=True)
         ]
         for buffer in self.partials.buffers:
@@ -238,12 +239,8 @@ def spread(columns: list[pa.Array], places: np.ndarray, count: int) -> list[pa.A
 
 def micros_to_ms(times: pa.Array) -> np.ndarray:
     """The first watermark in ms that is not before each time; MIN for null, which nothing can wait for."""
-    micros = times.cast(pa.timestamp("us", times.type.tz)).cast(pa.int64())
+    micros = as_micros(times)
     values = -(-pc.fill_null(micros, 0).to_numpy(zero_copy_only=False) // 1000)
     if times.null_count:
         values = np.where(times.is_null().to_numpy(zero_copy_only=False), MIN_WATERMARK, values)
     return values
-
-
-def _typed(column: pa.Array, data_type: pa.DataType) -> pa.Array:
-    return column if column.type == data_type else column.cast(data_type)

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from ....state.keys.keys import KeyCodec
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
+from ...support.arrow_columns import as_micros, typed
 from ..admission import note_event_time
 from ..aggregate.run import micros_to_ms
 from ..columnar.cells import ShardCells
@@ -62,7 +63,7 @@ class DedupRun:
         clock = self._clock()
         if clock is not None:
             codec, columns = self._codec, self._operator.key_columns
-            taken = clock.new(taken, columns, codec, lambda batch: _micros(batch.column(TIME_COLUMN)))
+            taken = clock.new(taken, columns, codec, lambda batch: as_micros(batch.column(TIME_COLUMN)))
         for work in works(whole_keys(taken, self._operator.key_columns, self._codec), due):
             if clock is None:
                 self._counters.keys += len(work.touched)
@@ -175,8 +176,8 @@ class DedupRun:
         """Hand on rows of keys that have not been seen."""
         schema = self._operator.output_arrow_schema
         columns = [batch.column(source) for source in self._operator.sources]
-        typed = [_typed(column, field.type) for column, field in zip(columns, schema, strict=True)]
-        self._context.emit(pa.RecordBatch.from_arrays(typed, schema=schema), self._emitted_ms(batch))
+        converted = [typed(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        self._context.emit(pa.RecordBatch.from_arrays(converted, schema=schema), self._emitted_ms(batch))
 
     def _emitted_ms(self, batch: pa.RecordBatch) -> np.ndarray | int:
         """The watermark that the orderly stream brings each row at."""
@@ -244,14 +245,6 @@ class DedupRun:
 
 def past_ms(times: pa.Array) -> np.ndarray:
     """The first watermark in ms that is past each time, so that rows of it are late; MIN for null."""
-    micros = _micros(times)
+    micros = as_micros(times)
     after: np.ndarray = pc.fill_null(micros, 0).to_numpy(zero_copy_only=False) // 1000 + 1
     return np.where(micros.is_null().to_numpy(zero_copy_only=False), MIN_WATERMARK, after)
-
-
-def _micros(times: pa.Array) -> pa.Int64Array:
-    return times.cast(pa.timestamp("us", times.type.tz)).cast(pa.int64())
-
-
-def _typed(column: pa.Array, data_type: pa.DataType) -> pa.Array:
-    return column if column.type == data_type else column.cast(data_type)

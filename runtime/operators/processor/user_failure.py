@@ -15,6 +15,7 @@ from .blocks.block_run import BlockRun
 from .definition import BLOCK_HANDLER
 from .frames.frame_writer import FrameBuffer
 from .group_state.function import GroupStateFunction
+from .handler_calls import HandlerCalls
 from .rows.row_writer import RowBuffer
 from .run import ProcessorRun
 
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 _GROUP_STATE = "applyInPandasWithState"
 #: The methods that call handlers, each with the one that it calls (None: several, told apart by their own names).
 _CALLERS: dict[CodeType, str | None] = {
-    ProcessorRun._handle_rows.__code__: "handleInputRows",
-    ProcessorRun._initial_first.__code__: "handleInitialState",
-    ProcessorRun._fire.__code__: "handleExpiredTimer",
+    HandlerCalls.handle_rows.__code__: "handleInputRows",
+    HandlerCalls._initial_first.__code__: "handleInitialState",
+    HandlerCalls.fire.__code__: "handleExpiredTimer",
     BlockRun._call.__code__: BLOCK_HANDLER,
     ProcessorRun._begin.__code__: None,
     ProcessorRun._end.__code__: None,
@@ -35,9 +36,9 @@ _CALLERS: dict[CodeType, str | None] = {
 }
 #: Those of them that do it for a key.
 _OF_A_KEY = (
-    ProcessorRun._handle_rows.__code__,
-    ProcessorRun._initial_first.__code__,
-    ProcessorRun._fire.__code__,
+    HandlerCalls.handle_rows.__code__,
+    HandlerCalls._initial_first.__code__,
+    HandlerCalls.fire.__code__,
     GroupStateFunction._call.__code__,
 )
 #: What iterates over what a handler yields: a generator runs only there.
@@ -71,7 +72,7 @@ def _context(caller: TracebackType, handler: str, operator: ProcessorStage, run:
     """Which processor, stage and handler; key and time; epoch and shard."""
     context = f"{operator.spoken} of stage {operator.uid!r}, {handler}"
     if caller.tb_frame.f_code in _OF_A_KEY:
-        context += f", key {run.key!r}"
+        context += f", key {run.calls.key!r}"
     context += _moment(handler, caller, operator, run)
     return f"{context} (epoch {run.epoch_number}, shard {run.shard})"
 
@@ -128,7 +129,7 @@ def _moment(handler: str, caller: TracebackType, operator: ProcessorStage, run: 
         return f", timer of {clock} {_shown(expired_ms)}"
     if handler not in ("handleInputRows", _GROUP_STATE) or operator.event_time is None:
         return ""
-    found = run.last_read(operator.event_time)
+    found = run.calls.last_read(operator.event_time)
     return "" if found is None else f", event time {_shown(found)}"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from ...connectors.sources.inputs import INPUT_COLUMN
+from ...support.arrow_columns import as_micros
 
 
 class InputTimes:
@@ -30,7 +31,7 @@ class InputTimes:
         rows = pa.table({"input": batch.column(INPUT_COLUMN), "time": batch.column(self._column)})
         found = rows.group_by("input").aggregate([("time", "max")])
         times = found["time_max"]
-        times_us = times.cast(pa.timestamp("us", times.type.tz)).cast(pa.int64())
+        times_us = as_micros(times)
         for number, time_us in zip(found["input"].to_pylist(), times_us.to_pylist(), strict=True):
             if number is None:
                 continue

@@ -16,6 +16,7 @@ from ...catalyst.types.arrow_types import arrow_schema
 from ...jvm.worker.worker_tasks import task_begins
 from ...operators.emission import EMITTED_COLUMN
 from ...operators.projection import Projection
+from ...support.arrow_columns import typed
 from ...support.failpoints import failpoint
 from ..local_report import take_report
 from ..report import NO_SHARD, REPORT_SCHEMA, ShardReport, report_batch
@@ -124,10 +125,5 @@ class PublishTask:
 
 def typed_rows(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Rows of Spark's in the output's types, by position."""
-    typed = [_typed(column, field.type) for column, field in zip(rows.columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(typed, schema=schema)
-
-
-def _typed(column: pa.Array, data_type: pa.DataType) -> pa.Array:
-    """In the output's type; Spark's rows come in the session's time zone."""
-    return column if column.type == data_type else column.cast(data_type)
+    converted = [typed(column, field.type) for column, field in zip(rows.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(converted, schema=schema)

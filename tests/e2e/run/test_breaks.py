@@ -120,7 +120,7 @@ def test_a_checkpoint_that_fails_for_a_users_thread(world: World, monkeypatch: p
     def stopped_meanwhile(run: Any, phase: Any) -> bool:
         while run.epochs.tick(phase, phases.now_ms(), idle=True):
             pass
-        query._runner.stop()
+        query._runner.stopping.stop()
         raise Stopped
 
     monkeypatch.setattr("mixedmode.runtime.driver.run.phases.commit_now", stopped_meanwhile)

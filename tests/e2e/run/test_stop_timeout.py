@@ -183,7 +183,9 @@ def test_a_processor_that_never_returns(world: World, phase: str) -> None:
     if phase == "backlog":
         query.stop()
     else:
-        support.wait_until(lambda: "shard" in query._runner.what_hangs())  # Spark has noticed that the task runs
+        support.wait_until(
+            lambda: "shard" in query._runner.stopping.what_hangs()
+        )  # Spark has noticed that the task runs
         with pytest.raises(
             StopTimeoutError, match=r"still waited for processor Sleepy of stage 'sleepy', shard [01] \("
         ):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from mixedmode import OptionError
 from mixedmode.planner.options.layers import Layer, resolve_options, session_layer
-from mixedmode.planner.options.registry import OPTIONS, format_value
+from mixedmode.planner.options.option import format_value
+from mixedmode.planner.options.registry import OPTIONS
 from mixedmode.runtime.spec import Settings
 
 

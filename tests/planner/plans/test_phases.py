@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from mixedmode import OptionError, PlanError
 from mixedmode.planner.options.layers import Layer, resolve_options
 from mixedmode.planner.plans.final_watermark import FinalWatermark
-from mixedmode.planner.plans.phases import JobFacts, plan_phases
+from mixedmode.planner.plans.job_facts import JobFacts
+from mixedmode.planner.plans.phases import plan_phases
 from mixedmode.planner.plans.sort_engine import choose_sorter
 from mixedmode.planner.plans.timer_order import resolve_timers
 from mixedmode.runtime.spec import Phase, Settings

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from mixedmode import ExecutionPlan
 from mixedmode.planner.frames.dry_run import DryRun
 from mixedmode.planner.options.registry import OPTIONS
-from mixedmode.planner.plans.phases import JobFacts, plan_phases
+from mixedmode.planner.plans.job_facts import JobFacts
+from mixedmode.planner.plans.phases import plan_phases
 from mixedmode.planner.plans.plan import SinkPlan, SourcePlan, StagePlan
 from mixedmode.runtime.spec import Settings
 from pydantic import ValidationError

@@ -110,7 +110,7 @@ def test_other_events_do_not_push_out_the_phases() -> None:
         ),
         (LiveFolderGone("hdfs://u:pw@host/in"), "folder-gone", "hdfs://u:*********(redacted)@host/in"),
         (LiveFolderIsBack("/in"), "folder-is-back", "/in"),
-        (completed(3), "checkpoint", "3 (interval, 1 ms)"),
+        (completed(3), "checkpoint", "3 (interval, 1 ms): 0 B new, 0 entries of state"),
         (SavepointWritten(path="/sp/1"), "savepoint", "/sp/1"),
         (
             SavepointWritten(path="/sp/1", by_recovery=True),

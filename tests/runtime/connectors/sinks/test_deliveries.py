@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from mixedmode.errors import OptionError
-from mixedmode.runtime.connectors.sinks import Deliveries, Sink, make_sink
+from mixedmode.runtime.connectors.sinks import Deliveries, Sink, SinkSpec, make_sink
 from mixedmode.runtime.connectors.staged_output import StagedOutput
 from mixedmode.runtime.connectors.staging import StagedFile
 from mixedmode.runtime.connectors.transaction import SinkTransaction
@@ -25,7 +25,7 @@ NAN = math.nan
 def sink_of(
     schema: StructType, take: Callable[[DataFrame, int], None] | None, deliveries: Deliveries, format: str = "csv"
 ) -> Sink:
-    return make_sink(format, "out", {}, "q", schema, take, deliveries=deliveries)
+    return make_sink(SinkSpec(schema, format, path="out", query_name="q", foreach_batch=take, deliveries=deliveries))
 
 
 class Deliverer:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from mixedmode.errors import CheckpointError, OptionError
 from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
-from mixedmode.runtime.connectors.sinks import Sink, make_sink
+from mixedmode.runtime.connectors.sinks import Sink, SinkSpec, make_sink
 from mixedmode.runtime.connectors.staged_output import StagedOutput
 from mixedmode.runtime.connectors.staging import StagedFile
 from mixedmode.runtime.connectors.transaction import SinkTransaction
@@ -28,8 +28,7 @@ LOCAL = fs.LocalFileSystem()
 
 
 def sink_of(format: str, **given: Any) -> Sink:
-    asked = {"path": None, "options": {}, "query_name": None, "foreach_batch": None, **given}
-    return make_sink(format, asked["path"], asked["options"], asked["query_name"], SCHEMA, asked["foreach_batch"])
+    return make_sink(SinkSpec(SCHEMA, format, **given))
 
 
 def opened(sink: Sink, folder: Path, spark: Any = None) -> Sink:

@@ -17,7 +17,7 @@ from mixedmode.errors import CheckpointError, CheckpointMismatchError, CorruptSt
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.partition_paths import PartitionPaths
-from mixedmode.runtime.connectors.sinks import make_sink
+from mixedmode.runtime.connectors.sinks import SinkSpec, make_sink
 from mixedmode.runtime.connectors.staging import StagedFile
 from mixedmode.runtime.connectors.transaction import SinkCall, SinkTransaction
 from mixedmode.runtime.driver.checkpoint import staged_output_migration
@@ -45,7 +45,7 @@ class Stage:
         self.output_schema, self.tail = self.schema, None
         function = (lambda rows, number: None) if format == "foreachBatch" else None
         path = str(folder / out) if format == "parquet" else None
-        self.sink: Any = make_sink(format, path, {}, "q", self.schema, function, partition_by=by)
+        self.sink: Any = make_sink(SinkSpec(self.schema, format, path, foreach_batch=function, partition_by=by))
         if by:
             places = tuple(names.index(name) for name in by)
             self.sink._partitions = PartitionPaths(places, tuple(by), (LongType(),) * len(by), "UTC")

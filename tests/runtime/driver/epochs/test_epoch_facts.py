@@ -138,7 +138,7 @@ def test_progress_of_epochs_is_what_it_always_was() -> None:
     history.on(applied(state, EpochSpec(2, "random", 0, 0, 0, 0, 0), "live", 0.5, eventsSent=1))
     history.on(RowsDelivered(0.002))
     assert [record.json for record in history.recent] == [FIRST, SECOND]
-    assert history.events[0].detail == "3 (interval, 7 ms)" and len(history.events) == 1
+    assert history.events[0].detail == "3 (interval, 7 ms): 4 B new, 2 entries of state" and len(history.events) == 1
 
 
 def test_a_fact_stays_what_it_was() -> None:

@@ -12,6 +12,7 @@ from mixedmode.runtime.driver.requests.rescale_queue import RescaleQueue, Rescal
 from mixedmode.runtime.driver.run import rescaling
 from mixedmode.runtime.driver.run.rescaling import Rescaling
 from mixedmode.runtime.driver.run.runner import JobRunner
+from mixedmode.runtime.driver.run.user_requests import UserRequests
 from mixedmode.runtime.handle.rescale import RescalableQuery
 from mixedmode.runtime.protocols.checkpoint_scheduler import CheckpointScheduler
 
@@ -220,18 +221,16 @@ class Query(RescalableQuery):
 
     def __init__(self, phase: str, runtime_mode: str = "mixed") -> None:
         self.queue = RescaleQueue()
-        runner: Any = SimpleNamespace(
-            is_inside=False,
-            now=SimpleNamespace(phase=SimpleNamespace(kind=phase)),
-            job=SimpleNamespace(
-                keeps_state=runtime_mode != "batch",
-                settings=SimpleNamespace(max_parallelism=16),
-                stages=[SimpleNamespace(uid=uid, operator=SimpleNamespace(is_stateless=False)) for uid in "ab"],
-            ),
-            _context=SimpleNamespace(rescales=self.queue, wake=SimpleNamespace(set=lambda: None)),
+        job = SimpleNamespace(
+            keeps_state=runtime_mode != "batch",
+            settings=SimpleNamespace(max_parallelism=16),
+            stages=[SimpleNamespace(uid=uid, operator=SimpleNamespace(is_stateless=False)) for uid in "ab"],
         )
-        runner.ask_rescale = lambda request: JobRunner.ask_rescale(runner, request)
-        runner.withdraw_rescale = self.queue.withdraw
+        published = SimpleNamespace(now=SimpleNamespace(phase=SimpleNamespace(kind=phase)))
+        context = SimpleNamespace(rescales=self.queue, wake=SimpleNamespace(set=lambda: None), published=published)
+        runner: Any = SimpleNamespace(
+            stopping=SimpleNamespace(is_inside=False), requests=UserRequests(cast(Any, job), cast(Any, context))
+        )
         self._runner = cast(JobRunner, runner)
 
 
@@ -251,12 +250,12 @@ def test_what_cannot_be_done_is_said() -> None:
         Query("live").rescale(4, "c")
 
     begun = Query("live")
-    ask = begun._runner.ask_rescale
+    ask = begun._runner.requests.rescale
 
     def asked(request: RescaleRequest) -> None:
         ask(request)
         begun.queue.begin()
 
-    begun._runner.ask_rescale = asked  # type: ignore[method-assign]
+    begun._runner.requests.rescale = asked  # type: ignore[method-assign]
     with pytest.raises(QueryError, match="it is under way, and the query goes on with it"):
         begun.rescale(4, timeout=0.01)

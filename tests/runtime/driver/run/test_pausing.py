@@ -11,7 +11,7 @@ import pytest
 from mixedmode.errors import QueryError
 from mixedmode.runtime.driver.requests.pause_switch import PauseSwitch
 from mixedmode.runtime.driver.run import pausing
-from mixedmode.runtime.driver.run.runner import JobRunner
+from mixedmode.runtime.driver.run.user_requests import UserRequests
 from mixedmode.runtime.jobs.report_collector import ReportCollector
 from mixedmode.runtime.metrics.events.facts import RunPaused, RunResumed
 from mixedmode.runtime.protocols.watermarks import WatermarkTracker
@@ -47,16 +47,19 @@ def test_shards_are_held_when_the_pass_can_know_of_it() -> None:
     runner = SimpleNamespace(
         _pausing=threading.Lock(),
         _context=SimpleNamespace(
-            pause=switch, stopping=threading.Event(), backlog=SimpleNamespace(has_begun=True), pass_pause=None
+            pause=switch,
+            stopping=threading.Event(),
+            backlog=SimpleNamespace(has_begun=True),
+            pass_pause=None,
+            published=SimpleNamespace(now=SimpleNamespace(phase=SimpleNamespace(kind="backlog"))),
         ),
-        now=SimpleNamespace(phase=SimpleNamespace(kind="backlog")),
         _hold_shards=lambda: held.append(switch.times),
     )
-    JobRunner.ask_pause(cast(Any, runner))
+    UserRequests.pause(cast(Any, runner))
     assert held == [1]
     switch.close("the query has failed")
     with pytest.raises(QueryError, match="cannot be paused"):
-        JobRunner.ask_pause(cast(Any, runner))
+        UserRequests.pause(cast(Any, runner))
     assert held == [1]
 
 

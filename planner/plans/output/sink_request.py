@@ -10,15 +10,15 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from ...errors import OptionError, PlanError
-from ...runtime.catalyst.columns import column_fold
-from ...runtime.catalyst.struct_fields import repeated_field
-from ...runtime.connectors.sinks import Sink, WholeResult, table_format
-from ...runtime.connectors.sinks.formats import KNOWN_OPTIONS, format_of, names_of
-from ...runtime.spec import Settings
-from ..inputs.inputs import Inputs
-from ..stages.stage import KeyedStage
-from .graph import StageGraph
+from ....errors import OptionError, PlanError
+from ....runtime.catalyst.columns import column_fold
+from ....runtime.catalyst.struct_fields import repeated_field
+from ....runtime.connectors.sinks import Sink, WholeResult, table_format
+from ....runtime.connectors.sinks.formats import KNOWN_OPTIONS, format_of, names_of
+from ....runtime.spec import Settings
+from ...inputs.inputs import Inputs
+from ...stages.stage import KeyedStage
+from ..graph import StageGraph
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ...errors import OptionError, PlanError
-from ...runtime.checkpoints.store import has_checkpoint
-from ...runtime.connectors.late_rows import OPTION as LATE_PATH
-from ...runtime.connectors.sinks.formats import format_of
-from ...runtime.spark_io.spark_sources import sources as planned_sources
-from ...runtime.storage.folder_checks import Place, place_of
-from ...runtime.support.redaction import credentials_in, redacted
+from ....errors import OptionError, PlanError
+from ....runtime.checkpoints.store import has_checkpoint
+from ....runtime.connectors.late_rows import OPTION as LATE_PATH
+from ....runtime.connectors.sinks.formats import format_of
+from ....runtime.spark_io.spark_sources import sources as planned_sources
+from ....runtime.storage.folder_checks import Place, place_of
+from ....runtime.support.redaction import credentials_in, redacted
 
 _S3 = "spark.hadoop.fs.s3a.access.key and spark.hadoop.fs.s3a.secret.key, or a credential provider"
 _AZURE = "spark.hadoop.fs.azure.account.key.<account>.dfs.core.windows.net, or fs.azure.sas.fixed.token of the account"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mixedmode.errors import PlanError
-from mixedmode.planner.plans import folders
+from mixedmode.planner.plans.output import folders
 
 
 def test_a_table_in_memory_does_not_go_on_from_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:

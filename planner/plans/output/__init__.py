@@ -1,0 +1,1 @@
+"""Where the rows of a job go: its sink, its output mode, locations that do not meet."""
