@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ....errors import OptionError
 from ...support.cells import is_shown
 from ...support.redaction import redacted
+from ..parquet_form import PARQUET_OPTIONS, ParquetForm
 from .base import Guarantee, Sink
 from .deliveries import Deliveries, WholeResult
 from .files import ParquetSink
@@ -123,7 +124,7 @@ def _parquet(asked: _Asked) -> ParquetSink:
         raise OptionError(
             'format "parquet" needs a path: .option("path", …) or .start(path)', code="MIXEDMODE_LOCATION_MISSING"
         )
-    return ParquetSink(asked.schema, asked.path, asked.partition_by)
+    return ParquetSink(asked.schema, asked.path, asked.partition_by, ParquetForm.of(asked.options, asked.schema))
 
 
 def _memory(asked: _Asked) -> MemorySink:
@@ -185,12 +186,13 @@ def _check_new(order_column: str, schema: StructType) -> None:
 
 def _check_options(name: str, options: Mapping[str, str]) -> None:
     """Raise for an option that the sink would not look at."""
+    allowed = KNOWN_OPTIONS | (PARQUET_OPTIONS if name == "parquet" else {})
     for written, text in options.items():
-        if written.lower() in KNOWN_OPTIONS:
+        if written.lower() in allowed:
             continue
-        near = difflib.get_close_matches(written.lower(), KNOWN_OPTIONS, n=1, cutoff=0.7)
-        known = ", ".join(KNOWN_OPTIONS.values())
-        hint = f"did you mean {KNOWN_OPTIONS[near[0]]}?" if near else f"its options are {known}"
+        near = difflib.get_close_matches(written.lower(), allowed, n=1, cutoff=0.7)
+        known = ", ".join(allowed.values())
+        hint = f"did you mean {allowed[near[0]]}?" if near else f"its options are {known}"
         shown = repr(redacted(text)) if is_shown(written) else "(not shown)"
         raise OptionError(
             f"{name} does not know the option {written} = {shown}; {hint}", code="MIXEDMODE_OPTION_UNKNOWN"
