@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...runtime.operators.processor.frames.frame_settings import FrameSettings
+from ...runtime.operators.processor.frames.frame_settings import NO_LIMIT, FrameSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_NO_LIMIT = 2**31 - 1
 #: As in Spark.
 _MAX_BYTES = 64 * 1024 * 1024
 
@@ -31,7 +30,7 @@ def frame_settings(spark: SparkSession, *, exact_columns: bool = False) -> Frame
     max_rows = int(conf("execution.arrow.maxRecordsPerBatch", "10000"))
     return FrameSettings(
         time_zone=str(spark.conf.get("spark.sql.session.timeZone")),
-        max_rows=max_rows if max_rows > 0 else _NO_LIMIT,
+        max_rows=max_rows if max_rows > 0 else NO_LIMIT,
         max_bytes=_bytes(conf("execution.arrow.maxBytesPerBatch", str(_MAX_BYTES))),
         by_name=asked("legacy.execution.pandas.groupedMap.assignColumnsByName", "true"),
         safe=asked("execution.pandas.convertToArrowArraySafely", "false"),
@@ -45,5 +44,5 @@ def _bytes(value: str) -> int:
     """A size as ``spark.conf`` gives it, in bytes: digits, a unit perhaps; no limit for what is none."""
     digits, unit = value.rstrip("bBkKmMgG"), value.lstrip("0123456789").lower().rstrip("b")
     if not digits.isdigit() or int(digits) <= 0:
-        return _NO_LIMIT
+        return NO_LIMIT
     return int(digits) * {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}.get(unit, 1)

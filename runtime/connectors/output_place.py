@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import fs
 
 from ..catalyst.types.arrow_types import arrow_schema
+from .parquet_form import ParquetForm
 from .partitioned_output import PartitionedOutput
 from .staged_output import DroppedOutput, StagedOutput
 
@@ -27,6 +28,8 @@ class OutputPlace:
     folder: str | None
     #: How rows are dealt to folders; None: they are not.
     partitions: PartitionPaths | None = None
+    #: Of the files.
+    form: ParquetForm = field(default_factory=ParquetForm)
 
     def open(self, attempt: str, schema: StructType) -> AttemptOutput:
         """The output of one attempt, whose name no other one has."""
@@ -34,12 +37,12 @@ class OutputPlace:
             return DroppedOutput()
         place = (self.filesystem, self.folder)
         if self.partitions is None:
-            return StagedOutput(*place, attempt, arrow_schema(schema), schema.json())
+            return StagedOutput(*place, attempt, arrow_schema(schema), schema.json(), form=self.form)
         fields = [field for at, field in enumerate(schema.fields) if at not in self.partitions.columns]
         inner = type(schema)(fields)
 
         def one(name: str, folder: str, values: pa.RecordBatch) -> StagedOutput:
-            return StagedOutput(*place, name, arrow_schema(inner), inner.json(), folder, values)
+            return StagedOutput(*place, name, arrow_schema(inner), inner.json(), folder, values, self.form)
 
         return PartitionedOutput(attempt, self.partitions, one)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,14 +12,13 @@ from pyarrow import fs
 
 from ...state.store.pool import sync_new_file, writing
 from ..storage.filesystem import delete_quietly
+from .parquet_form import ParquetForm
 from .staging import StagedFile
 
 #: Entry of a file's metadata with its columns as Spark knows them.
 SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 #: Entry with the values of the partition that a file is of, as one row in Arrow's stream format.
 _PARTITION = b"mixedmode.partition"
-#: Pages have checksums, by which Spark finds out what was altered where it reads them for us.
-_PARQUET: Any = {"compression": "snappy", "coerce_timestamps": "us", "write_page_checksum": True}
 #: Rows per Parquet row group; bounds what a task buffers.
 _ROW_GROUP_ROWS = 122_880
 
@@ -95,6 +93,7 @@ class StagedOutput:
         spark_schema: str,
         shown_in: str = "",
         partition: pa.RecordBatch | None = None,
+        form: ParquetForm | None = None,
     ) -> None:
         self._filesystem = filesystem
         self._folder = folder
@@ -105,6 +104,7 @@ class StagedOutput:
             entries[_PARTITION] = _one_row(partition)
         self._schema = schema.with_metadata(entries)
         self._shown_in = shown_in
+        self._form = form or ParquetForm()
         self._writer: pq.ParquetWriter | None = None
         self._file: _HashingFile | None = None
         self._pending: list[pa.RecordBatch] = []
@@ -129,7 +129,10 @@ class StagedOutput:
             if self._writer is None:
                 self._filesystem.create_dir(self._folder, recursive=True)
                 self._file = _HashingFile(self._filesystem.open_output_stream(self._path))
-                self._writer = pq.ParquetWriter(self._file, self._schema, **_PARQUET)
+                # Pages have checksums, by which Spark finds out what was altered where it reads them for us.
+                self._writer = pq.ParquetWriter(
+                    self._file, self._schema, write_page_checksum=True, **self._form.arguments
+                )
             rows = pa.Table.from_batches(self._pending, schema=self._schema)
             self._writer.write_table(rows, row_group_size=_ROW_GROUP_ROWS)
         self._rows += self._pending_rows

@@ -62,6 +62,7 @@ class TwoWays:
         schemas: of the sources whose rows are not those of SCHEMA, as DDL.
         restarts: the numbers of micro-batches before which the query ends and is started again, perhaps with changes.
         named: whether our live inputs are called as their sources are; else they have no name of their own.
+        empty_files: whether a source that gets no row in a micro-batch gets an empty file; else it gets none.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class TwoWays:
         restarts: Sequence[int] | Mapping[int, Change] = (),
         *,
         named: bool = True,
+        empty_files: bool = True,
     ) -> None:
         self.spark, self.folder, self._runs = spark, folder, 0
         self._ends, self._named = [*restarts, len(batches)], named
@@ -89,6 +91,8 @@ class TwoWays:
                 if number in self._changes:
                     schema = self._changes[number].inputs.get(name, schema)
                 path = self._file(name, number)
+                if not (empty_files or batch.get(name)):
+                    continue
                 _write(path, batch.get(name, ()), schema)
                 os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
 
@@ -127,9 +131,14 @@ class TwoWays:
         live: Any = {name: self.live(name)} if self._named else self.live(name)
         if not history:
             return mixedmode.read(live=live)
-        files = [str(self._file(name, number)) for number in range(history)]
+        paths = [self._file(name, number) for number in range(history)]
+        files = [str(path) for path in paths if path.exists()]
         schema = self._schemas.get(name, SCHEMA)
-        return mixedmode.read(history=self.spark.read.schema(schema).parquet(*files), live=live)
+        read = self.spark.read.schema(schema)
+        return mixedmode.read(history=read.parquet(*files) if files else self._nothing(schema), live=live)
+
+    def _nothing(self, schema: str) -> DataFrame:
+        return self.spark.createDataFrame([], schema)
 
     def _file(self, name: str, number: int) -> Path:
         return self.folder / "all" / name / f"{number:03d}.parquet"
@@ -178,7 +187,7 @@ class TwoWays:
         with ExitStack() as sessions:
             for end, given, change in runs:
                 for name in self._sources:
-                    for number in range(first, end):
+                    for number in (one for one in range(first, end) if self._file(name, one).exists()):
                         os.link(self._file(name, number), self._landing(name) / f"{number:03d}.parquet")
                 first = max(first, end)
                 if change is not None:

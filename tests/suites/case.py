@@ -58,6 +58,7 @@ class Case:
         refuses_method: what is refused is the method that is called, whatever it is called on.
         may_be_empty: the sink gets nothing.
         named: our live inputs are called as their sources are; one without a name may be united with itself.
+        empty_files: a source that gets no row in a micro-batch gets an empty file; else it gets none.
         why: what explains a difference, should there be one.
         event_time: the place of the event time in the rows of the only source, if a difference is to be looked at over
             the rows in event-time order, too, each event time a micro-batch.
@@ -77,6 +78,7 @@ class Case:
     refuses_method: bool = False
     may_be_empty: bool = False
     named: bool = True
+    empty_files: bool = True
     why: str = ""
     event_time: int | None = None
 

@@ -29,7 +29,7 @@ def verdict(spark: SparkSession, case: Case, folder: Path) -> Verdict:
     """
     batches, restarts = case.batches()
     with session_options(spark, _SESSION, case.session):
-        ways = TwoWays(spark, folder, batches, case.inputs, restarts, named=case.named)
+        ways = TwoWays(spark, folder, batches, case.inputs, restarts, named=case.named, empty_files=case.empty_files)
         if case.refused:
             return _refused(ways, case)
         expected = _results(case, ways.stock_rows(case.query, case.mode))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -129,10 +130,39 @@ def test_files_come_in_the_order_that_is_asked_for(spark: SparkSession, folder: 
 
 
 @pytest.mark.parametrize("how", ["delete", "archive"])
-def test_sources_that_clean_up_are_refused(spark: SparkSession, folder: Path, how: str) -> None:
-    """Stock takes files away before the checkpoint of mixedmode holds their rows."""
-    landing = Landing(folder / "in", folder / "tmp")
-    landing.text("keep1")
-    given = {"cleanSource": how, "sourceArchiveDir": str(folder / "archive"), "maxFilesPerTrigger": "1"}
-    with pytest.raises(Exception, match="cleanSource"):
-        whole(folder, "ours", source(spark, "text", landing.folder, **given))
+def test_files_that_are_read_are_deleted_or_archived_except_the_last_ones(
+    spark: SparkSession, folder: Path, how: str
+) -> None:
+    """Stock does so when the next micro-batch begins, mixedmode when a checkpoint holds that one."""
+
+    def run(way: str, at: Path) -> Any:
+        landing, archive = Landing(at / "in", at / "tmp"), at / "archive"
+        given = {"cleanSource": how, "sourceArchiveDir": str(archive), "maxFilesPerTrigger": "1"}
+        first = landing.text("keep1", name="first.txt")
+        with running(Watched(at, lambda: read(way, source(spark, "text", landing.folder, **given)()))) as watched:
+            seen = [(watched.rows(), first.exists())]
+            second = landing.text("keep2", name="second.txt")
+            seen.append((watched.rows(), second.exists()))
+        until(lambda: not first.exists())
+        return (
+            seen,
+            second.exists(),
+            [path.relative_to(archive) == first.relative_to("/") for path in files_in(archive)],
+        )
+
+    stock, ours = both(folder, run)
+    rows = [[("keep1",)], [("keep1",), ("keep2",)]]
+    assert stock == ([(one, True) for one in rows], True, [True] if how == "archive" else [])
+    assert ours == stock
+
+
+def files_in(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*.txt") if path.is_file()]
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Spark cleans up beside its micro-batches."""
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

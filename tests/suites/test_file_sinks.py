@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from jobs.session_options import session_options
-from mixedmode import OptionError, PlanError
+from mixedmode import PlanError
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -213,22 +213,31 @@ def test_files_of_others_are_read_unless_stock_keeps_a_log(spark: SparkSession, 
     assert ours == [(n,) for n in range(1, 7)]
 
 
-def test_settings_of_the_session_are_no_options_of_a_writer(spark: SparkSession, folder: Path) -> None:
-    """In stock they win over those of the session; mixedmode refuses them by name."""
+@pytest.mark.parametrize(
+    ("asked", "of_session", "found"),
+    [
+        ("TIMESTAMP_MICROS", "INT96", ("INT64", "us", "GZIP")),
+        ("TIMESTAMP_MILLIS", "INT96", ("INT64", "ms", "GZIP")),
+        ("INT96", "TIMESTAMP_MICROS", ("INT96", "ns", "GZIP")),
+    ],
+)
+def test_options_of_a_writer_win_over_the_settings_of_the_session(
+    spark: SparkSession, folder: Path, asked: str, of_session: str, found: tuple[str, str, str]
+) -> None:
     kind = "spark.sql.parquet.outputTimestampType"
 
     def run(way: str, at: Path, landing: Landing) -> Any:
         times = numbers(spark, way, landing).select(F.timestamp_seconds("value").alias("ts"))
-        if way == "ours":
-            with pytest.raises(OptionError, match=f"does not know the option {kind}"):
-                written(times, at, at / "out", options={kind: "TIMESTAMP_MICROS"})
-            return None
-        ended(written(times, at, at / "out", options={kind: "TIMESTAMP_MICROS"}))
-        files = list((at / "out").glob("*.parquet"))
-        return {pq.ParquetFile(file).schema.column(0).physical_type for file in files}
+        ended(written(times, at, at / "out", options={kind: asked, "compression": "gzip"}))
+        read = spark.read.parquet(str(at / "out")).selectExpr("CAST(ts AS long)")
+        forms = set()
+        for path in (at / "out").glob("*.parquet"):
+            column = pq.read_metadata(path).row_group(0).column(0)
+            forms.add((column.physical_type, pq.read_schema(path).field(0).type.unit, column.compression))
+        return rows(read), forms
 
-    with session_options(spark, {kind: "INT96"}):
-        assert both(folder, run) == [{"INT64"}, None]
+    with session_options(spark, {kind: of_session}):
+        assert both(folder, run) == [([(1,), (2,), (3,)], {found})] * 2
 
 
 def test_relative_path_is_one_of_the_working_folder(spark: SparkSession, folder: Path) -> None:

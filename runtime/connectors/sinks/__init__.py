@@ -11,6 +11,7 @@ from collections.abc import Callable
 from ....errors import OptionError
 from ...support.cells import is_shown
 from ...support.redaction import redacted
+from ..parquet_form import PARQUET_OPTIONS
 from .base import Guarantee, Sink
 from .deliveries import Deliveries, WholeResult
 from .files import ParquetSink
@@ -113,12 +114,13 @@ def _check_order_column(spec: SinkSpec) -> None:
 
 def _check_options(spec: SinkSpec) -> None:
     """Raise OptionError for an option, or a layout, that a sink of ours would not look at."""
+    allowed = KNOWN_OPTIONS | (PARQUET_OPTIONS if spec.name == "parquet" else {})
     for written, text in spec.options.items():
-        if written.lower() in KNOWN_OPTIONS:
+        if written.lower() in allowed:
             continue
-        near = difflib.get_close_matches(written.lower(), KNOWN_OPTIONS, n=1, cutoff=0.7)
-        known = ", ".join(KNOWN_OPTIONS.values())
-        hint = f"did you mean {KNOWN_OPTIONS[near[0]]}?" if near else f"its options are {known}"
+        near = difflib.get_close_matches(written.lower(), allowed, n=1, cutoff=0.7)
+        known = ", ".join(allowed.values())
+        hint = f"did you mean {allowed[near[0]]}?" if near else f"its options are {known}"
         shown = repr(redacted(text)) if is_shown(written) else "(not shown)"
         raise OptionError(
             f"{spec.name} does not know the option {written} = {shown}; {hint}", code="MIXEDMODE_OPTION_UNKNOWN"

@@ -33,6 +33,7 @@ from ...storage.parallel import in_parallel
 from ...storage.spark_paths import spark_uri
 from ...support.failpoints import failpoint
 from ..output_place import OutputPlace
+from ..parquet_form import CODEC_CONF, ParquetForm
 from ..partition_paths import PARTITION_TYPES, PartitionPaths, zone_of
 from ..staging import StagedFile, staging_folder
 from ..transaction import SinkTransaction
@@ -57,9 +58,12 @@ class ParquetSink(Sink):
     can_replace = True
     path: str
 
-    def __init__(self, schema: StructType, path: str, partition_by: Sequence[str] = ()) -> None:
+    def __init__(
+        self, schema: StructType, path: str, partition_by: Sequence[str] = (), form: ParquetForm | None = None
+    ) -> None:
         super().__init__(schema)
         self.path = path
+        self.form = form or ParquetForm()
         self.partition_by = tuple(partition_by)
         self._partitions: PartitionPaths | None = None
         self._writers: OutputWriters | None = None
@@ -71,7 +75,7 @@ class ParquetSink(Sink):
             raise OptionError(
                 'format "parquet" needs a path: .option("path", …) or .start(path)', code="MIXEDMODE_LOCATION_MISSING"
             )
-        return cls(spec.schema, spec.path, spec.partition_by)
+        return cls(spec.schema, spec.path, spec.partition_by, ParquetForm.of(spec.options, spec.schema))
 
     def writers(self, spark: SparkSession) -> OutputWriters:
         if self._writers is None:
@@ -89,7 +93,7 @@ class ParquetSink(Sink):
     @property
     def output(self) -> OutputPlace:
         """Where tasks put their output, and how it is laid out."""
-        return OutputPlace(*self.staging, self._partitions)
+        return OutputPlace(*self.staging, self._partitions, self.form)
 
     def check(self, spark: SparkSession) -> None:
         self._partitions = partition_paths(spark, self.schema, self.partition_by)
@@ -100,6 +104,7 @@ class ParquetSink(Sink):
     ) -> None:
         if self.partition_by and self._partitions is None:
             self._partitions = partition_paths(spark, self.schema, self.partition_by)
+        self.form = self.form.in_session(spark.conf.get(CODEC_CONF, None))
         target_filesystem, self._target = resolve(self.path)
         self._job_id = job_id
         staging = staging_folder(self._target, job_id, self.branch)

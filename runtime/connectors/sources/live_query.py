@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ....errors import QueryError
@@ -16,9 +17,10 @@ from ...catalyst.spark_session import keep_to_df, to_df
 from ...jvm.spark_errors import what_happened
 from ...spark_io.query_log import started
 from ...spark_io.shown_query import LIVE_SOURCE, HiddenSession, stop_query
+from ...spark_io.source_cleaners import FileCleaner, take_cleaners
 from ...spark_io.spark_sources import PlannedSource, log_numbers, sources
 from ...support.failpoints import failpoint
-from .live_sources import LiveSourceFacts
+from .live_sources import LiveSourceFacts, cleans_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -88,8 +90,18 @@ class LiveSource:
         self._has_looked = False
         self._hidden: HiddenSession | None = None
         self.query: StreamingQuery | None = None
+        #: What takes files away that its sources have read, by their numbers in Spark's log.
+        self.cleaners: Mapping[int, FileCleaner] = {}
+        #: Set when Spark does not clean up any more: no micro-batch is taken before.
+        self._has_cleaners = threading.Event()
+        self._has_cleaners.set()
         #: The thread that is handing over a micro-batch now; None: nobody is.
         self.thread_id: int | None = None
+
+    @cached_property
+    def cleans(self) -> bool:
+        """True if files are to be taken away when they have been read."""
+        return cleans_files(self._frame)
 
     @property
     def failed(self) -> bool:
@@ -152,7 +164,16 @@ class LiveSource:
         # It is seen in descriptions of Spark jobs and in Spark's log, where nobody is to take it for the job.
         writer = writer.queryName(f"{self._name or 'mixedmode'} {LIVE_SOURCE}")
         sessions = [self._frame.sparkSession, self._hidden.session]
-        self.query = started(writer, sessions, self.checkpoint)
+        self._has_cleaners.clear()
+        try:
+            self.query = started(writer, sessions, self.checkpoint)
+            if self.cleans:
+                self.cleaners = take_cleaners(self._hidden.session, self.query)
+        except BaseException:
+            self.refuse()
+            raise
+        finally:
+            self._has_cleaners.set()
         if self._stopping.is_set():
             self.stop()
         return self.query
@@ -179,6 +200,7 @@ class LiveSource:
 
         def run(batch: DataFrame, batch_id: int) -> None:
             keep_to_df(to_frames)  # PySpark has just made a session for the batch
+            self._has_cleaners.wait()
             try:
                 # Never block for good: whoever stops the query may hold the lock and wait for this very call.
                 while not has_turn():

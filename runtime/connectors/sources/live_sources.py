@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ....errors import PlanError
 from ...spark_io.brokers import check_reachable
+from ...spark_io.source_cleaners import can_be_taken
 from ...spark_io.spark_sources import sources
 
 if TYPE_CHECKING:
@@ -68,6 +69,11 @@ class LiveSourceFacts:
     def is_files(self) -> bool:
         """True for Spark's file sources, which begin with whatever is there."""
         return self.name.startswith("FileSource")
+
+    @property
+    def cleans(self) -> bool:
+        """True if it deletes or archives the files that it has read."""
+        return self.is_files and self.options.get("cleansource", "off").lower() != "off"
 
     @property
     def from_now(self) -> str | None:
@@ -156,12 +162,16 @@ def check_replayable(live: DataFrame) -> None:
                 " that it keeps, or read it by a job of its own",
                 code="MIXEDMODE_POSITION_UNKNOWN",
             )
-        cleans = source.options.get("cleansource", "off")
-        if source.is_files and cleans.lower() != "off":
+        if source.cleans and not can_be_taken(live.sparkSession):
             raise PlanError(
-                f"live source {source.name} has cleanSource = {cleans!r}: Spark takes files away as soon as the next"
-                " micro-batch begins, and a job that goes on from its last checkpoint reads again what came behind it;"
-                " Spark would pass over files that are gone without a word. Leave the option out, and take away what is"
-                " older than the last checkpoint by other means",
+                f"live source {source.name} has cleanSource = {source.options['cleansource']!r}: this version of Spark"
+                " takes files away as soon as the next micro-batch begins, and a job that goes on from its last"
+                " checkpoint reads again what came behind it. Leave the option out, and take away what is older than"
+                " the last checkpoint by other means",
                 code="MIXEDMODE_NOT_SUPPORTED",
             )
+
+
+def cleans_files(live: DataFrame) -> bool:
+    """True if a source of files is to take those away that it has read."""
+    return any(source.cleans for source in live_sources(live))

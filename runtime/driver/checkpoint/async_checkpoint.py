@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ....errors import CheckpointError
 from ...checkpoints.lease.driver_lease import DriverLease
-from ...checkpoints.metadata import CheckpointMetadata
+from ...checkpoints.metadata import CheckpointMetadata, SparkPosition
 from ...checkpoints.store import CheckpointStore
 from ...connectors.stage_handoff import StageHandoff
 from ...support.failpoints import failpoint
@@ -46,6 +46,7 @@ class CheckpointServices:
         events: what goes between the driver and the shards.
         exchanges: what stages hand on to others, by stage.
         compactor: compacts state files.
+        clean_sources: has live files taken away that a complete checkpoint with this position of Spark's query holds.
     """
 
     job: JobSpec
@@ -54,6 +55,7 @@ class CheckpointServices:
     events: JobEvents
     exchanges: Mapping[str, StageHandoff]
     compactor: StateCompactor
+    clean_sources: Callable[[SparkPosition | None], None] = lambda position: None
     #: Set when the run has failed: what is not there yet is given up.
     failed: threading.Event = field(default_factory=threading.Event)
     #: Set when ``stop()`` has given the run up: nobody waits for a user's function any more.

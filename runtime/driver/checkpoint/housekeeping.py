@@ -84,6 +84,7 @@ class Round:
         for exchange in owners.exchanges.values():
             exchange.sweep(epoch)
         store.spark_log.seal()
+        owners.clean_sources(self.cut.spark)
         for stage in self.cut.stages:
             store.retention.collect_garbage(stage.uid, (*stage.manifests, *self.live[stage.uid]), up_to_epoch=epoch)
 

@@ -226,7 +226,7 @@ class RestageTask:
         output = self.output.open(name, self.schema)
         try:
             with self.filesystem.open_input_file(f"{self.folder}/{source}") as stream:
-                staged = pq.ParquetFile(stream)
+                staged = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
                 constants = partition_values(staged.schema_arrow)
                 for batch in staged.iter_batches():
                     columns = [

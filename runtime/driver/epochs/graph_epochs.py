@@ -267,9 +267,9 @@ class GraphEpochs:
             has_rows=rows is not None,
             at_end=gets_the_end(stage, own, {one.uid: one for one in self.job.stages}, ran),
         )
-        if rows is None and base.has_input and stage.operator.begins_without_rows:
-            if not any(manifest.files for manifest in state.manifests):
-                return StageRequest(spec, self._no_rows(stage), reach=reach)
+        begins = base.has_input and stage.operator.begins_without_rows
+        if rows is None and begins and not any(manifest.files for manifest in state.manifests):
+            return StageRequest(spec, self._no_rows(stage), reach=reach)
         if rows is None:
             events = () if phase.holds_events_back else self.events.waiting(state)
             due = state.shards_due(spec.firing_watermark_ms, spec.processing_timers_upto_ms)

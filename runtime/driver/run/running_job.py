@@ -37,6 +37,7 @@ from ..requests.pause_switch import PauseSwitch
 from ..requests.rescale_queue import RescaleQueue
 from ..sources.live_folders import LiveFolders
 from ..sources.seams import Seams
+from ..sources.source_cleaning import SourceCleaning
 from ..sources.source_losses import SourceLosses
 from ..sources.source_offsets import SourceOffsets
 from ..sources.source_status import SourceStatus
@@ -178,8 +179,18 @@ class RunningJob:
         name = f"{BESIDE}{context.run_id}-housekeeping"
         tidying = CompletingThread(job.spark, name, context.wake.set, context.tag_of_all, context.given_up)
         compactor = StateCompactor(job, state.job_id, context.run_id, context.store, executors)
+        cleaning = SourceCleaning(job, context.store, context.live)
+        cleaning.begin()
         owners = CheckpointServices(
-            job, context.store, context.lease, events, exchanges, compactor, context.failed, context.given_up
+            job=job,
+            store=context.store,
+            lease=context.lease,
+            events=events,
+            exchanges=exchanges,
+            compactor=compactor,
+            clean_sources=cleaning.clean,
+            failed=context.failed,
+            given_up=context.given_up,
         )
         context.published.of_state(state)
         return cls(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -118,16 +119,27 @@ def test_an_offset_told_beside_a_source_that_keeps_none_is_refused(monkeypatch: 
         check_replayable(cast(Any, None))
 
 
-@pytest.mark.parametrize(("mode", "is_refused"), [("archive", True), ("DELETE", True), ("Off", False), (None, False)])
+@pytest.mark.parametrize(
+    ("mode", "is_known", "is_refused"),
+    [
+        ("archive", False, True),
+        ("DELETE", False, True),
+        ("Off", False, False),
+        (None, False, False),
+        ("delete", True, False),
+    ],
+)
 def test_files_that_go_before_a_checkpoint_holds_their_rows_are_refused(
-    monkeypatch: pytest.MonkeyPatch, mode: str | None, is_refused: bool
+    monkeypatch: pytest.MonkeyPatch, mode: str | None, is_known: bool, is_refused: bool
 ) -> None:
-    """Spark takes them away micro-batch by micro-batch, and would not say that they are gone when they are replayed."""
+    """A version of Spark whose cleaner cannot be taken out of its query takes files away micro-batch by micro-batch."""
     options = {"path": "/landing"} | ({} if mode is None else {"cleansource": mode})
     found = (LiveSourceFacts("FileSource[/landing]", options),)
-    monkeypatch.setattr("mixedmode.runtime.connectors.sources.live_sources.live_sources", lambda live: found)
+    place = "mixedmode.runtime.connectors.sources.live_sources"
+    monkeypatch.setattr(f"{place}.live_sources", lambda live: found)
+    monkeypatch.setattr(f"{place}.can_be_taken", lambda spark: is_known)
     with pytest.raises(PlanError, match="cleanSource = ") if is_refused else nullcontext():
-        check_replayable(cast(Any, None))
+        check_replayable(cast(Any, SimpleNamespace(sparkSession=None)))
 
 
 def test_rate_limits_and_credentials_do_not_make_another_source() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from ..case import Case, Read, Restart, case
+from ..case import RESTART, Case, Read, Restart, case
 
 CASES: list[Case] = []
 SUITE, SELF_UNION = "StreamingQueryOptimizationCorrectnessSuite", "StreamingSelfUnionSuite"
@@ -156,9 +156,9 @@ def join_with_literal_values(read: Read) -> Any:
     SUITE,
     "stream stream join with literals produces correct value on query change",
     inputs=TWO,
-    steps=[*EACH, Restart(_of_literals("key2", "key1", 3, 4)), *EACH],
-    may_be_empty=True,
-    why="Over files stock Spark gives none of the rows that its own test has over a stream in memory.",
+    # One source at a time, which is a run of its own here; of empty files Spark's optimizer sees that nothing joins.
+    steps=[EACH[0], RESTART, EACH[1], Restart(_of_literals("key2", "key1", 3, 4)), EACH[0], RESTART, EACH[1]],
+    empty_files=False,
 )
 def join_by_other_literals(read: Read) -> Any:
     return _of_literals("key1", "key2", 1, 2)(read)

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from ...keyed.keyed_rows import INITIAL_STATE_COLUMN, KIND_COLUMN
 from .frame_reader import FrameReader, FrameView
-from .frame_settings import FrameSettings
+from .frame_settings import NO_LIMIT, FrameSettings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,8 +30,7 @@ class FrameInput:
     def __init__(self, schema: StructType, initial_schema: StructType | None, settings: FrameSettings) -> None:
         self._reader = FrameReader(schema, settings)
         self._initial = None if initial_schema is None else FrameReader(initial_schema, settings)
-        self._max_rows = settings.max_rows
-        self._max_bytes = settings.max_bytes
+        self._limit = FrameLimit(settings)
         self._batch: pa.RecordBatch | None = None
         self._view: FrameView | None = None
         #: The batch has rows of the initial state.
@@ -47,6 +46,7 @@ class FrameInput:
 
     def open(self, batch: pa.RecordBatch) -> None:
         self._batch, self._view = batch, None
+        self._limit.note(batch, self._reader.names)
         if self._initial is not None:
             initial = batch.column(INITIAL_STATE_COLUMN)
             self._has_initial = initial.null_count < len(initial)
@@ -65,7 +65,7 @@ class FrameInput:
 
     def _frames(self, batch: pa.RecordBatch, view: FrameView, start: int, stop: int) -> Iterator[Any]:
         while start < stop:
-            end = min(start + self._max_rows, stop)
+            end = min(start + self._limit.rows, stop)
             self._read = (batch, end)
             yield view.frame(start, end)
             start = end
@@ -88,18 +88,18 @@ class FrameInput:
     def _joined(self, parts: Iterator[pa.RecordBatch], reader: FrameReader) -> Iterator[pd.DataFrame]:
         """Full frames, as long as there are rows."""
         waiting: list[pa.RecordBatch] = []
-        rows = size = 0
+        rows = 0
         for arrived in parts:
             part = arrived
-            while rows + part.num_rows >= self._max_rows or size + part.nbytes >= self._max_bytes:
-                taken = min(self._max_rows - rows, part.num_rows)
+            while rows + part.num_rows >= self._limit.rows:
+                taken = max(min(self._limit.rows - rows, part.num_rows), 0)
                 yield self._one([*waiting, part.slice(0, taken)], reader)
-                part, waiting, rows, size = part.slice(taken), [], 0, 0
+                part, waiting, rows = part.slice(taken), [], 0
                 if not part.num_rows:
                     break
             if part.num_rows:
                 waiting.append(part)
-                rows, size = rows + part.num_rows, size + part.nbytes
+                rows += part.num_rows
         if waiting:
             yield self._one(waiting, reader)
 
@@ -109,6 +109,33 @@ class FrameInput:
             batch = pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
         self._read = (batch, batch.num_rows) if reader is self._reader else None
         return reader.view(batch).frame(0, batch.num_rows)
+
+
+class FrameLimit:
+    """How many rows a frame has at most: by their number, and by the bytes that rows have on average so far.
+
+    As in PySpark, where the average is that of the rows that have come, whatever their keys, in the user's columns.
+    """
+
+    def __init__(self, settings: FrameSettings) -> None:
+        self._max_rows, self._max_bytes = settings.max_rows, settings.max_bytes
+        self._bytes = self._rows = 0
+        self.rows = settings.max_rows
+
+    def note(self, batch: pa.RecordBatch, columns: list[str]) -> None:
+        """Rows come, of which some columns go into frames."""
+        if self._max_bytes == NO_LIMIT or not batch.num_rows:
+            return
+        self._rows += batch.num_rows
+        self._bytes += sum(_size_bytes(batch.column(batch.schema.get_field_index(name))) for name in columns)
+        most = -(-self._max_bytes * self._rows // self._bytes) if self._bytes else self._max_rows
+        self.rows = max(min(self._max_rows, most), 1)
+
+
+def _size_bytes(column: pa.Array) -> int:
+    """Of a column by itself, as Spark would send it: with a bit for each null, and an offset more than values."""
+    last_offset = 4 if column.type.num_buffers == 3 else 0
+    return int(column.nbytes) + last_offset + (0 if column.null_count else -(-len(column) // 8))
 
 
 class _Kinds(Iterator[pa.RecordBatch]):

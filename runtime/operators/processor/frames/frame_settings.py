@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: As many rows or bytes as there are, in PySpark's words.
+NO_LIMIT = 2**31 - 1
+
 
 @dataclass(frozen=True)
 class FrameSettings:
@@ -13,8 +16,8 @@ class FrameSettings:
     time_zone: str
     #: A frame has no more rows than that.
     max_rows: int = 10_000
-    #: A frame that has as many bytes (as Arrow counts them) gets no further part.
-    max_bytes: int = 2**31 - 1
+    #: A frame that has as many bytes, by the average size of rows, gets no further row.
+    max_bytes: int = NO_LIMIT
     #: Columns of frames that handlers yield are found by name, if their names are strings; False: by position.
     by_name: bool = True
     #: Values that a column's type cannot hold exactly are an error.

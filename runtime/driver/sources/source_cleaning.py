@@ -1,0 +1,80 @@
+"""Has files of the live source deleted or archived (``cleanSource``) once a checkpoint holds their rows.
+
+As in Spark, those of the last micro-batch stay until the next one.  A file is cleaned once: what a run before had no
+time for is looked for behind its oldest checkpoint only.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+
+from ....errors import CorruptStateError
+from ...checkpoints.metadata import SparkPosition
+from ...checkpoints.store import CheckpointStore
+from ...connectors.sources.live_query import LiveSource
+from ...spark_io.spark_sources import log_numbers
+
+if TYPE_CHECKING:
+    from ...spec import JobSpec
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class SourceCleaning:
+    """Cleans up behind checkpoints of one run.
+
+    Args:
+        job: whose sources they are.
+        store: has Spark's log, and the checkpoints.
+        live: has the cleaners; None: there is no live source.
+    """
+
+    job: JobSpec
+    store: CheckpointStore
+    live: LiveSource | None
+    #: Up to where files are cleaned; None: from the first file on.
+    _done: SparkPosition | None = field(init=False, default=None)
+
+    def begin(self) -> None:
+        """Find where to begin; before the run has taken a checkpoint."""
+        if self.live is None or not self.live.cleans:
+            return
+        for number in self.store.ids():
+            try:
+                self._done = self.store.read(number).spark
+                return
+            except CorruptStateError as error:
+                logger.info("checkpoint %s does not say which live files it holds: %s", number, error)
+
+    def clean(self, position: SparkPosition | None) -> None:
+        """Clean up what the micro-batches before the last one of a complete checkpoint have read.
+
+        Args:
+            position: the checkpoint's.
+        """
+        if self.live is None or position is None or not self.live.cleaners or self.job.live is None:
+            return
+        last = position.batch_id - 1
+        if last < 0 or (self._done is not None and last <= self._done.batch_id):
+            return
+        try:
+            end = self.store.spark_log.position(last)
+        except OSError as error:
+            logger.info("live files up to micro-batch %s stay for now: %s", last, error)
+            return
+        for place, number in enumerate(log_numbers(self.job.live)):
+            cleaner = self.live.cleaners.get(number)
+            if cleaner is None:
+                continue
+            for path, modified_ms in self.store.spark_log.files_between(number, place, self._done, end):
+                try:
+                    cleaner.clean(path, modified_ms, last)
+                except (Py4JError, PySparkException) as error:  # as in Spark, which tells it in its log
+                    logger.warning("live file %s was not cleaned up: %s", path, error)
+        self._done = end
