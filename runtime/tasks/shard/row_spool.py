@@ -21,14 +21,19 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+#: Rows of a small epoch, which need no disk.
+_MEMORY_BYTES = 1 << 20
+
+
 class RowSpool:
-    """Keeps an operator's rows on the local disk until its attempt has succeeded; has the shape of a StagedOutput."""
+    """Keeps an operator's rows until its attempt has succeeded, most of them on the local disk; has the shape of a
+    StagedOutput."""
 
     dropped_rows = 0
 
     def __init__(self, folder: str, schema: StructType) -> None:
         self._schema = arrow_schema(schema)
-        self._spool = BatchSpool(folder, self._schema)
+        self._spool = BatchSpool(folder, self._schema, _MEMORY_BYTES)
         self.rows = 0
 
     def write(self, rows: pa.RecordBatch) -> None:

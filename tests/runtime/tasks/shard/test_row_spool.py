@@ -17,6 +17,7 @@ from mixedmode.runtime.operators.contract import EpochSpec, ShardCounters
 from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
 from mixedmode.runtime.tasks.local_report import leave_report, take_report
 from mixedmode.runtime.tasks.report import NO_SHARD, ShardReport
+from mixedmode.runtime.tasks.shard import row_spool
 from mixedmode.runtime.tasks.shard.publish_task import PublishTask
 from mixedmode.runtime.tasks.shard.row_spool import RowSpool
 from mixedmode.runtime.tasks.shard.shard_task import ShardTask
@@ -59,8 +60,12 @@ def published(task: ShardTask, *batches: pa.RecordBatch, report: bytes | None = 
     return found
 
 
-def test_rows_are_handed_on_in_order_and_leave_no_file(tmp_path: Path) -> None:
-    """All rows in the order in which they were written; the spool's file has no name."""
+@pytest.mark.parametrize("memory_bytes", [0, 40, 1 << 20])
+def test_rows_are_handed_on_in_order_and_leave_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory_bytes: int
+) -> None:
+    """All rows in the order in which they were written; few stay in memory, and the spool's file has no name."""
+    monkeypatch.setattr(row_spool, "_MEMORY_BYTES", memory_bytes)
     spool = RowSpool(str(tmp_path), ROWS)
     schema = pa.schema([("k0", pa.string()), ("a0", pa.int64())])
     for part in ([1, 2], [], [3]):
