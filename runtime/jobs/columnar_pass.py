@@ -64,12 +64,14 @@ def recognise(
     if not operator.scans_files:
         raise NotTakenError(f"a stage of kind {getattr(operator, 'kind', type(operator).__name__)} needs Spark's rows")
     check_source(frame, 0 if engine == "arrow" else LEAST_BYTES)
-    prepared = operator.prepare(frame, epoch)  # type: ignore[arg-type]
-    settings = (float_sums, *legacy_settings(frame.sparkSession))
+    prepared = operator.prepare_scan(frame, epoch)  # type: ignore[arg-type]
+    overlaps = operator.window_overlaps
+    settings = (float_sums, *legacy_settings(frame.sparkSession), repr(overlaps))
     known = recall(prepared, settings)
     if known is not None:
         return known
     found = recognised(prepared, operator.column_texts, float_sums)
+    found = replace(found, partials=found.partials.overlapping(overlaps))
     schema = arrow_schema(prepared.schema)
     for name in operator.key_group_columns:
         if not is_hashable(schema.field(name).type):

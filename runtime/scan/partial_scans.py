@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from operator import itemgetter
@@ -25,6 +25,22 @@ _FIRST_ROWS = 10_000
 
 
 @dataclass(frozen=True)
+class Overlap:
+    """Windows that overlap: what is aggregated of a pane, as long as the distance between them, is of several."""
+
+    slide_us: int
+    #: A whole number of panes.
+    length_us: int
+    #: The partial aggregate that counts rows: each counts in the latest of its windows.
+    rows_column: str
+
+    @property
+    def count(self) -> int:
+        """How many windows a pane is part of."""
+        return self.length_us // self.slide_us
+
+
+@dataclass(frozen=True)
 class ScanKey:
     """A key column of the partial aggregates: a column of the files, or a window of one that is a time."""
 
@@ -33,6 +49,8 @@ class ScanKey:
     column: str
     #: Where windows start and end, in µs; None: it is the column itself.
     window: tuple[LongExpression, LongExpression] | None = None
+    #: The windows that these are panes of; None: they are what is asked for.
+    overlap: Overlap | None = None
 
 
 @dataclass(frozen=True)
@@ -46,6 +64,11 @@ class PartialScan:
     condition: Value | None = None
     #: The columns that keys and calls are of; empty: those of the files.
     computed: tuple[tuple[str, Value], ...] = ()
+
+    def overlapping(self, overlaps: Mapping[str, Overlap]) -> PartialScan:
+        """The same with windows that overlap, by key."""
+        keys = [replace(key, overlap=overlaps.get(key.name)) for key in self.keys]
+        return replace(self, keys=tuple(keys))
 
     def tables(
         self, filesystem: fs.FileSystem, part: FilePart, seen: Callable[[int, int, float], None] = lambda *_: None

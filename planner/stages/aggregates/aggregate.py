@@ -28,12 +28,11 @@ from pyspark.sql.types import (
 
 from ....errors import MixedModeError, PlanError
 from ....runtime.catalyst.columns import column_fold, quoted
-from ....runtime.catalyst.spark_expressions import as_column, class_name, items, with_attributes, without_alias
+from ....runtime.catalyst.spark_expressions import class_name, items, with_attributes, without_alias
 from ....runtime.catalyst.spark_plans import analyzed, as_written
 from ....runtime.catalyst.spark_session import empty_frame
 from ....runtime.catalyst.struct_fields import known_again, with_own_fields
 from ....runtime.catalyst.types.arrow_types import arrow_type
-from ....runtime.catalyst.types.spark_durations import window_us
 from ....runtime.operators.aggregate.definition import (
     GROUPING_ID,
     AggregateMode,
@@ -52,6 +51,7 @@ from .grouped import grouped_as
 from .partials import PartialColumns
 from .pivot import Pivot
 from .results import plan_results
+from .sliding import is_call, sliding_window
 
 _KINDS: dict[str, KeyKind] = {WINDOW_MARK: "window", SESSION_MARK: "session"}
 _BINARY_COLLATION = "UTF8_BINARY"
@@ -145,7 +145,7 @@ def plan_aggregate(
         keys=keys,
         group_columns=GroupColumns(
             columns,
-            _sliding(template, logical, windows, keys),
+            sliding_window(template, logical, windows, keys),
             written.columns,
             written.ordered if collected.ordered else (),
             own_types=_own_types(written.key_fields, key_fields, "__k")
@@ -242,7 +242,7 @@ def _keys(
         if not bool(expression.deterministic()) or "_nondeterministic" in str(expression.sql()):
             raise PlanError(f"groupBy: key {name} is not deterministic and cannot be a key of stored state")
         is_event_time = event_time is not None and EVENT_TIME_MARK in marks
-        keys.append(GroupKey(name, column, kind, is_event_time, _is_call(logical.groupingExpressions().apply(place))))
+        keys.append(GroupKey(name, column, kind, is_event_time, is_call(logical.groupingExpressions().apply(place))))
     if sum(key.event_time for key in keys) > 1:
         raise PlanError(
             f"groupBy: {' and '.join(key.name for key in keys if key.event_time)} are all made of the watermark's"
@@ -266,32 +266,10 @@ def _keys_of_sets(keys: Sequence[GroupKey], grouping: GroupingSets) -> tuple[Gro
     return tuple(key if place in used else replace(key, event_time=False) for place, key in enumerate(keys))
 
 
-def _is_call(expression: Any) -> bool:
-    """True for ``F.window(…)`` and its like, which Spark computes in the grouping itself."""
-    return class_name(without_alias(expression)) == "UnresolvedFunction"
-
-
 def _row_order(template: DataFrame, event_time: str) -> str:
     """SQL of what rows are ordered by; a row without event time comes before all others."""
     wall = isinstance(template.schema[event_time].dataType, TimestampNTZType)
     return f"coalesce({quoted(event_time)}, TIMESTAMP_{'NTZ' if wall else 'LTZ'} '0001-01-01 00:00:00')"
-
-
-def _sliding(
-    template: DataFrame, logical: Any, windows: tuple[int, ...], keys: Sequence[GroupKey]
-) -> tuple[int, Column, int] | None:
-    """Place, time and slide of a window that overlaps with its neighbours."""
-    for place in windows:
-        call = without_alias(logical.groupingExpressions().apply(place))
-        if not _is_call(call):
-            continue  # a column of an earlier window: nothing is expanded here
-        arguments = list(items(call.arguments()))
-        if len(arguments) < 3 or any(class_name(argument) != "Literal" for argument in arguments[1:3]):
-            continue
-        length_us, slide_us = (window_us(template.sparkSession, str(argument.value())) for argument in arguments[1:3])
-        if slide_us < length_us:
-            return place, as_column(template.sparkSession, arguments[0]), slide_us
-    return None
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------

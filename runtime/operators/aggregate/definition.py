@@ -11,6 +11,7 @@ from pyspark.sql.types import DataType, StructType
 
 from ....state.keys.registry import StateRegistry
 from ...catalyst.types.arrow_types import arrow_schema
+from ...scan.partial_scans import Overlap
 from ..contract import KeyedOperator
 from ..projection import Projection
 from .buffers import Buffer
@@ -50,12 +51,27 @@ GROUPING_ID = GroupKey("grouping_id()", GROUPING_ID_COLUMN, "plain", event_time=
 
 
 @dataclass(frozen=True)
+class SlidingWindow:
+    """A window that overlaps with its neighbours."""
+
+    #: Which key it is.
+    place: int
+    #: What it is made of.
+    time: Column
+    slide_us: int
+    length_us: int
+    #: Windows one after the other, as long as the distance between those that overlap, which are whole numbers of
+    #: them; None: they are not.
+    pane: Column | None
+
+
+@dataclass(frozen=True)
 class GroupColumns:
     """The grouping expressions and partial aggregates as Spark columns, which cannot leave the driver."""
 
     keys: tuple[Column, ...]
-    #: If windows overlap: which key is the window, the time it is made of, and the distance between windows.
-    sliding: tuple[int, Column, int] | None = None
+    #: None: no windows overlap.
+    sliding: SlidingWindow | None = None
     #: The partial aggregates under their names.
     partials: tuple[Column, ...] = ()
     #: The same for rows in any order, of which :data:`~..arrival.ARRIVAL_COLUMNS` say where they belong;
@@ -195,9 +211,19 @@ class Aggregation(KeyedOperator):
 
     @property
     def scans_files(self) -> bool:  # type: ignore[override]
-        """True if rows are in one group each, which is a key."""
+        """True if rows are in one group each, which is a key, or in windows that are made of such groups."""
         is_plain = self.grouping is None and self.session is None and bool(self.keys)
-        return is_plain and self.group_columns is not None and self.group_columns.sliding is None
+        if not is_plain or self.group_columns is None:
+            return False
+        return self.group_columns.sliding is None or self.group_columns.sliding.pane is not None
+
+    @property
+    def window_overlaps(self) -> dict[str, Overlap]:
+        """By key column the windows that a scan makes of panes."""
+        sliding = None if self.group_columns is None else self.group_columns.sliding
+        if sliding is None or sliding.pane is None:
+            return {}
+        return {self.keys[sliding.place].column: Overlap(sliding.slide_us, sliding.length_us, self.rows_column)}
 
     @property
     def column_texts(self) -> dict[str, str]:  # type: ignore[override]

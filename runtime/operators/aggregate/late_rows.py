@@ -32,11 +32,10 @@ def late_rows(operator: Aggregation, frame: DataFrame, groups: GroupColumns, lat
         return None
     place = operator.keys.index(operator.time_key)
     rows = frame
-    if groups.sliding is not None and groups.sliding[0] == place:
+    if groups.sliding is not None and groups.sliding.place == place:
         # A row counts in the latest of its windows: if that is over, all are.
-        _, time, slide_us = groups.sliding
-        rows = frame.withColumn(_TIME, time).select("*", groups.keys[place].alias(_KEY))
-        rows = rows.where(F.col(_TIME) < F.col(_KEY)["start"] + F.expr(interval(slide_us)))
+        rows = frame.withColumn(_TIME, groups.sliding.time).select("*", groups.keys[place].alias(_KEY))
+        rows = rows.where(F.col(_TIME) < F.col(_KEY)["start"] + F.expr(interval(groups.sliding.slide_us)))
     else:
         rows = frame.select("*", groups.keys[place].alias(_KEY))
     end = F.col(_KEY)["end"] if operator.time_key.kind == "window" else F.col(_KEY)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -125,17 +126,29 @@ class AggregateOperator(Aggregation):
 
     def prepare(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
         """Partial aggregation by Spark: one row per key (and window) with the buffers of its rows."""
+        assert self.group_columns is not None, "prepare() runs on the driver only"
+        return self._prepared(self.group_columns, frame, epoch)
+
+    def prepare_scan(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
+        """The same for tasks that scan files, who make windows that overlap of panes."""
         given = self.group_columns
-        assert given is not None, "prepare() runs on the driver only"
+        assert given is not None, "prepare_scan() runs on the driver only"
+        if given.sliding is None or given.sliding.pane is None:
+            return self._prepared(given, frame, epoch)
+        keys = list(given.keys)
+        keys[given.sliding.place] = given.sliding.pane
+        return self._prepared(replace(given, keys=tuple(keys), sliding=None), frame, epoch)
+
+    def _prepared(self, given: GroupColumns, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
         frame, partials = self._in_order(given, frame, epoch)
         names = [f"__k{i}" for i in range(len(given.keys))]
         groups = [column.alias(name) for column, name in zip(given.keys, names, strict=True)]
         counted = [] if self.rows_column in self.partials.columns else [f"{COUNT_ROWS} AS {ROWS_COLUMN}"]
         if given.sliding is not None:
             # Spark expands a row into all its windows here; it counts in the latest of them.
-            place, time, slide_us = given.sliding
-            frame = frame.withColumn("__time", time).select("*", *groups)
-            counted = [f"count_if(__time < {names[place]}.start + {interval(slide_us)}) AS {ROWS_COLUMN}"]
+            start, slide = f"{names[given.sliding.place]}.start", interval(given.sliding.slide_us)
+            frame = frame.withColumn("__time", given.sliding.time).select("*", *groups)
+            counted = [f"count_if(__time < {start} + {slide}) AS {ROWS_COLUMN}"]
             groups = [F.col(name) for name in names]
         elif self.grouping is not None:
             frame = frame.select("*", *groups)

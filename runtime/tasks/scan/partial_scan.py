@@ -19,7 +19,7 @@ from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ...scan.expressions.long_expressions import computed
 from ...scan.parquet_scan import FilePart, NotTakenError
 from ...scan.partial_calls import Sums, aggregated
-from ...scan.partial_scans import PartialScan, ScanKey
+from ...scan.partial_scans import Overlap, PartialScan, ScanKey
 from ...support.failpoints import failpoint
 from ..progress import ScanProgress
 from ..report import report_batch
@@ -28,6 +28,7 @@ from .key_order import in_order_of_groups
 from .partial_runs import Buckets, write_run
 from .partial_sort import RowsToSort
 from .repetition import WORTH_REDUCING, rows_per_key, sampled
+from .sliding_windows import in_all_windows
 
 #: Partial aggregates of a chunk are worth another look if there are so many rows for each.
 _WORTH_MERGING = 4
@@ -120,6 +121,7 @@ class PartialScanTask:
         sums, runs = Sums(), list[str]()
         waiting: list[pa.Table] = []
         rows = size = 0
+        budget_bytes = self._budget_bytes
         progress = self._progress(number)
         progress.write()
         to_sort: RowsToSort | None = None
@@ -132,7 +134,7 @@ class PartialScanTask:
                     sorts = to_sort is not None
                 sorts = sorts and to_sort is not None and to_sort.add(self._with_windows(keyed), sums)
                 if sorts and to_sort is not None:
-                    if to_sort.memory_bytes > self.memory_bytes:
+                    if to_sort.memory_bytes > budget_bytes:
                         runs.append(self._written(to_sort.taken(), f"{attempt}-{len(runs)}"))
                         progress.written()
                     continue
@@ -140,11 +142,11 @@ class PartialScanTask:
                 waiting.append(found)
                 rows += table.num_rows
                 size += found.nbytes
-                if 4 * size > self.memory_bytes:
+                if 4 * size > budget_bytes:
                     waiting = self._merged(waiting, rows)
                     size = waiting[0].nbytes
                     rows = 0
-                    if 8 * size > self.memory_bytes:
+                    if 8 * size > budget_bytes:
                         runs.append(self._written(self._by_group(waiting[0]), f"{attempt}-{len(runs)}"))
                         progress.written()
                         waiting, size = [], 0
@@ -230,8 +232,20 @@ class PartialScanTask:
 
     def _written(self, rows: pa.RecordBatch, name: str) -> str:
         path = f"{self.folder}/{name}.run"
+        if self._overlap is not None:
+            rows = in_all_windows(rows, *self._overlap, self.group_columns, self.buckets.max_parallelism)
         write_run(self.target, path, rows, self.buckets, self.without)
         return path
+
+    @property
+    def _overlap(self) -> tuple[str, Overlap] | None:
+        """The key whose windows overlap, and how."""
+        return next(((key.name, key.overlap) for key in self.partials.keys if key.overlap is not None), None)
+
+    @property
+    def _budget_bytes(self) -> int:
+        """Memory for what is not written yet, which is written once for each window that it is part of."""
+        return self.memory_bytes if self._overlap is None else self.memory_bytes // (1 + self._overlap[1].count)
 
     def _window(self, key: ScanKey, starts: pa.Array, data_type: pa.StructType) -> pa.Array:
         """Windows by where they start: the end is as Spark computes it of a time, and a start is a time of its own."""

@@ -133,6 +133,14 @@ CASES: dict[str, Callable[[DataFrame], tuple[DataFrame, list[Any]]]] = {
         [F.window("later", "1 hour")],
     ),
     "windows": lambda f: (f, [F.window("at", "1 hour", startTime="7 minutes"), "yes"]),
+    "windows that overlap": lambda f: (
+        f.where("at BETWEEN timestamp'1900-01-01' AND timestamp'2100-01-01'"),
+        [F.window("at", "1 hour", "20 minutes", "7 minutes"), "yes"],
+    ),
+    "windows of wall time that overlap, behind another key": lambda f: (
+        f,
+        ["tiny", F.window("wall", "1 day", "8 hours")],
+    ),
     "windows of wall time": lambda f: (f, ["tiny", F.window("wall", "1 day")]),
 }
 
@@ -242,7 +250,7 @@ NOT_TAKEN: dict[str, tuple[Callable[[DataFrame], tuple[DataFrame, list[Any], Col
     "structs": (lambda f: (f, ["id"], F.max(F.struct("long"))), "is a CreateNamedStruct"),
     "nested": (lambda f: (f, ["nested.long"], F.count("*")), "is a GetStructField"),
     "session": (lambda f: (f, ["id", F.session_window("at", "1 hour")], F.count("*")), "needs Spark's rows"),
-    "sliding": (lambda f: (f, [F.window("at", "1 hour", "30 minutes")], F.count("*")), "needs Spark's rows"),
+    "sliding": (lambda f: (f, [F.window("at", "1 hour", "25 minutes")], F.count("*")), "needs Spark's rows"),
     "rows in memory": (lambda f: (f.sparkSession.range(3), ["id"], F.count("*")), "Range"),
 }
 
