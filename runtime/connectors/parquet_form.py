@@ -1,4 +1,4 @@
-"""The form of Parquet files: how they are compressed, and how they hold timestamps; by the names of Spark's options."""
+"""The form of Parquet files by Spark's options: their codec, how they hold timestamps, how many rows they have."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ _CODECS = {
 _FAST = "snappy"
 CODEC_CONF = "spark.sql.parquet.compression.codec"
 _TIMESTAMPS_CONF = "spark.sql.parquet.outputTimestampType"
+#: In the order in which Spark looks for the codec.
+_CODEC_OPTIONS = ("compression", "parquet.compression", CODEC_CONF)
+_ROWS = "maxRecordsPerFile"
 #: By Spark's name what Arrow's writer is told.
 _TIMESTAMPS: dict[str, dict[str, Any]] = {
     "TIMESTAMP_MICROS": {"coerce_timestamps": "us"},
     "TIMESTAMP_MILLIS": {"coerce_timestamps": "ms", "allow_truncated_timestamps": True},
     "INT96": {"use_deprecated_int96_timestamps": True},
 }
-#: What a writer may be told of its files, in the order in which Spark looks for the codec; by lower case.
-PARQUET_OPTIONS = {name.lower(): name for name in ("compression", "parquet.compression", CODEC_CONF, _TIMESTAMPS_CONF)}
+#: What a writer may be told of its files, by lower case.
+PARQUET_OPTIONS = {name.lower(): name for name in (*_CODEC_OPTIONS, _TIMESTAMPS_CONF, _ROWS)}
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class ParquetForm:
     #: None: that of the session in which they are written.
     codec: str | None = _FAST
     timestamps: str = "TIMESTAMP_MICROS"
+    #: The most rows that a file has; None: as many as come.
+    file_rows: int | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, str], schema: StructType) -> ParquetForm:
@@ -51,7 +56,7 @@ class ParquetForm:
         given = {
             PARQUET_OPTIONS[name.lower()]: value for name, value in options.items() if name.lower() in PARQUET_OPTIONS
         }
-        named = next((name for name in PARQUET_OPTIONS.values() if name in given and name != _TIMESTAMPS_CONF), None)
+        named = next((name for name in _CODEC_OPTIONS if name in given), None)
         if named is not None and given[named].lower() not in _CODECS:
             raise OptionError(
                 f"option {named} = {given[named]!r} is not allowed for parquet; allowed: {', '.join(_CODECS)}"
@@ -69,7 +74,8 @@ class ParquetForm:
                 f" timestamps without time zone; leave the option out, or cast the column to timestamp",
                 code="MIXEDMODE_OPTION_CONFLICT",
             )
-        return cls(None if named is None else _CODECS[given[named].lower()], timestamps)
+        codec = None if named is None else _CODECS[given[named].lower()]
+        return cls(codec, timestamps, _file_rows(given.get(_ROWS, "0")))
 
     def in_session(self, codec: str | None) -> ParquetForm:
         """The same with the codec of a session, where none was told and Arrow can write it."""
@@ -78,7 +84,18 @@ class ParquetForm:
     @property
     def arguments(self) -> dict[str, Any]:
         """Of Arrow's writer."""
-        return {"compression": self.codec, **_TIMESTAMPS[self.timestamps]}
+        return {"compression": self.codec or _FAST, **_TIMESTAMPS[self.timestamps]}
+
+
+def _file_rows(text: str) -> int | None:
+    """As in Spark, a number that is not positive is no limit."""
+    try:
+        rows = int(text)
+    except ValueError as error:
+        raise OptionError(
+            f"option {_ROWS} = {text!r} is not allowed; allowed: whole numbers, 0 for no limit"
+        ) from error
+    return rows if rows > 0 else None
 
 
 def _is_ntz(data_type: DataType) -> bool:

@@ -80,7 +80,7 @@ class DroppedOutput:
 
 
 class StagedOutput:
-    """Writes one Parquet file of an attempt; created only when the first row comes."""
+    """Writes the Parquet file of an attempt, or several if their rows are limited; created only when a row comes."""
 
     dropped_rows = 0
 
@@ -97,7 +97,7 @@ class StagedOutput:
     ) -> None:
         self._filesystem = filesystem
         self._folder = folder
-        self._name = f"{name}.parquet"
+        self._attempt, self._name = name, f"{name}.parquet"
         # Spark reads its own types (intervals, char) back from this footer entry.
         entries: dict[bytes, bytes] = {SPARK_SCHEMA: spark_schema.encode()}
         if partition is not None:
@@ -109,7 +109,9 @@ class StagedOutput:
         self._file: _HashingFile | None = None
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = 0
+        #: Of the file that is open.
         self._rows = 0
+        self._finished: list[StagedFile] = []
 
     @property
     def _path(self) -> str:
@@ -117,12 +119,16 @@ class StagedOutput:
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Add rows (columns by position and type of the output schema)."""
-        if rows.num_rows == 0:
-            return
-        self._pending.append(pa.RecordBatch.from_arrays(rows.columns, schema=self._schema))
-        self._pending_rows += rows.num_rows
-        if self._pending_rows >= _ROW_GROUP_ROWS:
-            self._write_row_group()
+        typed, most = pa.RecordBatch.from_arrays(rows.columns, schema=self._schema), self._form.file_rows
+        while typed.num_rows:
+            part = typed if most is None else typed.slice(0, most - self._rows - self._pending_rows)
+            typed = typed.slice(part.num_rows)
+            self._pending.append(part)
+            self._pending_rows += part.num_rows
+            if self._rows + self._pending_rows == most:
+                self._finish_file()
+            elif self._pending_rows >= _ROW_GROUP_ROWS:
+                self._write_row_group()
 
     def _write_row_group(self) -> None:
         with writing(self._path):
@@ -140,10 +146,17 @@ class StagedOutput:
 
     def finish(self, *, even_without_rows: bool = False) -> list[StagedFile]:
         """Close the file and say what was written; empty if there was no row, unless that is to be said by a file."""
-        if self._pending or even_without_rows:
+        if self._pending or (even_without_rows and not self._finished):
+            self._write_row_group()
+        self._finish_file()
+        return self._finished
+
+    def _finish_file(self) -> None:
+        """Close the file that is open, if there is one; what comes next goes into another."""
+        if self._pending:
             self._write_row_group()
         if self._writer is None:
-            return []
+            return
         assert self._file is not None
         with writing(self._path):
             self._writer.close()
@@ -151,10 +164,12 @@ class StagedOutput:
             if isinstance(self._filesystem, fs.LocalFileSystem):
                 sync_new_file(self._path)
         digest = self._file.digest.hexdigest()
-        return [StagedFile(self._name, self._rows, self._file.size_bytes, digest, self._shown_in)]
+        self._finished.append(StagedFile(self._name, self._rows, self._file.size_bytes, digest, self._shown_in))
+        self._writer, self._file, self._rows = None, None, 0
+        self._name = f"{self._attempt}-r{len(self._finished):05d}.parquet"
 
     def abort(self) -> None:
-        """Remove what was written."""
+        """Remove what is open; files that are finished are garbage that the driver sweeps, as a killed attempt's."""
         if self._file is None:
             return
         # On a full disk closing writes, and fails, once more.

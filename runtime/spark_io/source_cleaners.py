@@ -14,6 +14,7 @@ from py4j.java_gateway import JavaClass  # type: ignore[import-untyped]
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
+from ...errors import QueryError
 from ..catalyst.spark_expressions import class_name, items
 from ..jvm.gateway import java_class
 
@@ -27,7 +28,8 @@ _PACKAGE = "org.apache.spark.sql.execution.streaming"
 #: Where versions of Spark have the source.
 _PLACES = (f"{_PACKAGE}.runtime.FileStreamSource", f"{_PACKAGE}.FileStreamSource")
 _FIELD = "sourceCleaner"
-_PATIENCE_MS = 60_000
+#: How long Spark may take to make the sources: it lists their folders.
+_PATIENCE_MS = 600_000
 
 
 @dataclass(frozen=True)
@@ -75,9 +77,15 @@ def take_cleaners(spark: SparkSession, query: StreamingQuery) -> Mapping[int, Fi
         if query.isActive:
             raise
         return {}  # it has failed, and tells why by itself
+    sources = list(items(execution.sources()))
+    if not sources:
+        raise QueryError(
+            f"Spark has not made the live sources within {_PATIENCE_MS // 1000} s, and cleanSource must be delayed"
+            " before it reads them; start the query again, or leave the option out"
+        )
     found: list[Any] = []
     taken: dict[int, FileCleaner] = {}
-    for source in items(execution.sources()):
+    for source in sources:
         if any(other.equals(source) for other in found):
             continue
         found.append(source)

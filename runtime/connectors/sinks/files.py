@@ -97,6 +97,7 @@ class ParquetSink(Sink):
 
     def check(self, spark: SparkSession) -> None:
         self._partitions = partition_paths(spark, self.schema, self.partition_by)
+        self.form = self.form.in_session(spark.conf.get(CODEC_CONF, None))
         super().check(spark)
 
     def open(
@@ -104,7 +105,6 @@ class ParquetSink(Sink):
     ) -> None:
         if self.partition_by and self._partitions is None:
             self._partitions = partition_paths(spark, self.schema, self.partition_by)
-        self.form = self.form.in_session(spark.conf.get(CODEC_CONF, None))
         target_filesystem, self._target = resolve(self.path)
         self._job_id = job_id
         staging = staging_folder(self._target, job_id, self.branch)

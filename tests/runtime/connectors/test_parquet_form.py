@@ -55,6 +55,7 @@ def test_codec_is_that_of_the_writer_and_else_that_of_the_session(
     [
         ({"compression": "lzo"}, None, r"^option compression = 'lzo' is not allowed for parquet; allowed: none, "),
         ({TIMESTAMPS: "NANOS"}, None, rf"^option {TIMESTAMPS} = 'NANOS' is not allowed; allowed: TIMESTAMP_MICROS"),
+        ({"maxRecordsPerFile": "many"}, None, "^option maxRecordsPerFile = 'many' is not allowed; allowed: whole"),
         ({TIMESTAMPS: "int96"}, LOCAL_TIMES, "is not supported beside column a, "),
     ],
 )
@@ -85,3 +86,21 @@ def test_timestamps_are_held_as_the_writer_was_told(
     found = pq.read_table(path).column(0)
     assert found.type.unit == unit
     assert found.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist() == [micros]
+
+
+@pytest.mark.parametrize(("most", "files"), [("3", [3, 3, 3, 1]), ("5", [5, 5]), ("10", [10]), ("0", [10])])
+@pytest.mark.parametrize("size", [1, 4, 10])
+def test_files_have_no_more_rows_than_the_writer_was_told(
+    tmp_path: Path, most: str, files: list[int], size: int
+) -> None:
+    """In their order, however they come."""
+    place = OutputPlace(fs.LocalFileSystem(), str(tmp_path), form=form({"maxrecordsperfile": most}))
+    output = place.open("e1", TIMES)
+    times = pa.array(range(10), pa.timestamp("us", "UTC"))
+    for start in range(0, 10, size):
+        output.write(pa.RecordBatch.from_arrays([times.slice(start, size)], ["ts"]))
+    staged = output.finish()
+    assert [file.rows for file in staged] == files
+    found = [pq.read_table(tmp_path / file.name).column(0).cast(pa.int64()).to_pylist() for file in staged]
+    assert [n for rows in found for n in rows] == list(range(10))
+    assert len(list(tmp_path.iterdir())) == len(files)

@@ -297,7 +297,7 @@ def test_incomplete_sinks_are_refused(format: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("format", "option", "message"),
     [
-        ("parquet", ("compression", "gzip"), r"parquet does not know the option compression = 'gzip'; its options are"),
+        ("parquet", ("mergeSchema", "true"), r"parquet does not know the option mergeSchema = 'true'; its options are"),
         ("console", ("numRow", "5"), r"console does not know the option numRow = '5'; did you mean numRows\?"),
         ("console", ("numRows", "few"), "numRows = 'few' of format console is not allowed"),
         ("console", ("TRUNCATE", "10"), "truncate = '10' of format console is not allowed; allowed: true, false"),
