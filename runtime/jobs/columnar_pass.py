@@ -44,6 +44,8 @@ logger = logging.getLogger(__name__)
 
 #: Less than this Spark reads as fast.
 LEAST_BYTES = 32 * 1024 * 1024
+#: Results of a set that do not depend on the order of its values.
+_WITHOUT_ORDER = ("size", "sum_distinct")
 
 
 def recognise(
@@ -76,12 +78,24 @@ def recognise(
     for name in operator.key_group_columns:
         if not is_hashable(schema.field(name).type):
             raise NotTakenError(f"key {name} has type {schema.field(name).type}")
+    ordered = _ordered_columns(operator)
     for call in found.partials.calls:
+        if call.function == "set" and call.name in ordered:
+            raise NotTakenError(f"the values of {call.column} are in an order of their own")
         if schema.field(call.name).type != call.type:
             raise NotTakenError(f"Spark has {schema.field(call.name).type} for {call.function} of {call.column}")
     check_first_file(found)
     remember(prepared, settings, found)
     return found
+
+
+def _ordered_columns(operator: KeyedOperator) -> set[str]:
+    """Partial aggregates of which more comes out than how many values there are, or what they add up to."""
+    partials = getattr(operator, "partials", None)
+    if partials is None:
+        return set()
+    others = (one for one in partials.results if one.kind not in _WITHOUT_ORDER)
+    return {partials.places[place] for one in others for place in one.columns}
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from .decimal_words import of_unscaled, unscaled
 from .parquet_scan import NotTakenError
 
+#: Of lists that are put together Acero knows nothing: they are merged in the shard's task.
 _MERGED = {"count_all": "sum", "count": "sum", "sum": "sum", "min": "min", "max": "max"}
 #: Whole numbers up to here are exact as doubles.
 _EXACT = 1 << 53
@@ -33,7 +34,7 @@ class PartialCall:
 
     #: The column that it becomes.
     name: str
-    function: Literal["count_all", "count", "sum", "min", "max"]
+    function: Literal["count_all", "count", "sum", "min", "max", "set"]
     #: What it is of; None: rows.
     column: str | None
     #: Its type.
@@ -50,6 +51,24 @@ def is_whole_number(data_type: pa.DataType) -> bool:
 def is_sum(data_type: pa.DataType) -> bool:
     """Whether columns of a type can be summed; of more than 28 digits there may be an overflow to be found."""
     return is_whole_number(data_type) or bool(pa.types.is_decimal128(data_type) and data_type.precision <= 28)
+
+
+def is_element(data_type: pa.DataType) -> bool:
+    """Whether values of a type are the same if and only if they are equal."""
+    types = pa.types
+    return bool(
+        is_whole_number(data_type)
+        or types.is_string(data_type)
+        or types.is_date32(data_type)
+        or types.is_timestamp(data_type)
+        or types.is_boolean(data_type)
+        or types.is_decimal128(data_type)
+    )
+
+
+def are_merged(calls: Sequence[PartialCall]) -> bool:
+    """Whether partial aggregates can be merged before they are with their shard."""
+    return all(call.function in _MERGED for call in calls)
 
 
 def is_extreme(data_type: pa.DataType) -> bool:
@@ -118,7 +137,7 @@ def aggregated(
         NotTakenError: the values are not among those that are known to give the same.
     """
     columns = {name: table[name] for name in keys}
-    wanted: list[tuple[str | list[str], str]] = []
+    wanted: list[tuple[Any, ...]] = []
     for place, call in enumerate(calls):
         values = None if call.column is None and not again else table[call.name if again else str(call.column)]
         if values is None:
@@ -128,6 +147,9 @@ def aggregated(
             sums.note(call, values)
         name = f"__v{place}"
         columns[name] = comparable(call, values)
+        if call.function == "set":
+            wanted.append((name, "distinct", pc.CountOptions(mode="only_valid")))
+            continue
         wanted.append((name, _MERGED[call.function] if again else call.function))
     found = pa.table(columns).group_by(list(keys), use_threads=False).aggregate(wanted)
     made = {name: found.column(at) for at, name in enumerate(keys)}
@@ -188,6 +210,12 @@ def restored(call: PartialCall, found: pa.ChunkedArray | pa.Array) -> pa.Chunked
     """Values of a call's type of those that :func:`comparable` has made, or of what they have come to."""
     if isinstance(found, pa.Array):
         return restored(call, pa.chunked_array([found])).chunk(0)
+    if call.function == "set":
+        lists = [
+            pa.ListArray.from_arrays(chunk.offsets, chunk.values.cast(call.type.value_type), type=call.type)
+            for chunk in found.chunks
+        ]
+        return pa.chunked_array(lists, call.type)
     if call.function in ("min", "max") and pa.types.is_floating(call.type):
         valid = found.is_valid().to_numpy()
         bits = found.fill_null(0).to_numpy()

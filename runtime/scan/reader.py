@@ -15,7 +15,7 @@ from .expressions.long_expressions import long_expression
 from .expressions.translations import translator
 from .expressions.values import Value
 from .parquet_scan import NotTakenError, ScanColumn, is_scannable
-from .partial_calls import PartialCall, is_extreme, is_sum, is_whole_number
+from .partial_calls import PartialCall, is_element, is_extreme, is_sum, is_whole_number
 from .partial_scans import ScanKey
 
 
@@ -126,6 +126,8 @@ class Reader:
         if bool(expression.isDistinct()) and kind not in ("Min", "Max"):
             raise NotTakenError(f"{text} is of different values")
         children = list(items(function.children()))
+        if kind == "CollectSet" and "DISTINCT" in text:
+            return self._set(name, text, expression)
         if kind not in ("Count", "Sum", "Min", "Max") or "try_" in str(function.prettyName()):
             raise NotTakenError(f"{text} is not count, sum, min or max")
         condition = self.value(expression.filter().get()) if expression.filter().isDefined() else None
@@ -149,6 +151,16 @@ class Reader:
             raise NotTakenError(f"{text} is of type {child.dataType().simpleString()}")
         column = self._under(condition, value, shown)
         return PartialCall(name, "min" if kind == "Min" else "max", column, value.type)
+
+    def _set(self, name: str, text: str, expression: Any) -> PartialCall:
+        """The different values, which a count or a sum is made of: nobody sees their order."""
+        (child,) = items(expression.aggregateFunction().children())
+        value = self.value(child)
+        if not is_element(value.type):
+            raise NotTakenError(f"{text} is of type {child.dataType().simpleString()}")
+        condition = self.value(expression.filter().get()) if expression.filter().isDefined() else None
+        column = self._under(condition, value, str(child.sql()))
+        return PartialCall(name, "set", column, pa.list_(pa.field("element", value.type, nullable=False)))
 
     def _sum(self, name: str, text: str, child: Any, condition: Value | None) -> PartialCall:
         """A sum; an average has one of its values as doubles."""

@@ -107,4 +107,6 @@ def bits(array: pa.Array) -> list[Any]:
         return array.view(pa.int64()).to_pylist()
     if pa.types.is_struct(array.type):
         return list(zip(*[bits(pc.struct_field(array, i)) for i in range(array.type.num_fields)], strict=True))
+    if pa.types.is_list(array.type):
+        return [sorted(map(repr, values)) for values in array.to_pylist()]  # the order of a set is nobody's
     return array.to_pylist()

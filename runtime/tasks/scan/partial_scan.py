@@ -18,7 +18,7 @@ from ...jvm.worker.worker_tasks import task_begins
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ...scan.expressions.long_expressions import computed
 from ...scan.parquet_scan import FilePart, NotTakenError
-from ...scan.partial_calls import Sums, aggregated
+from ...scan.partial_calls import Sums, aggregated, are_merged
 from ...scan.partial_scans import Overlap, PartialScan, ScanKey
 from ...support.failpoints import failpoint
 from ..progress import ScanProgress
@@ -176,7 +176,7 @@ class PartialScanTask:
             parts: all that are read.
         """
         names = tuple(self._plain_keys)
-        if not RowsToSort.takes(self.schema, names):
+        if not RowsToSort.takes(self.schema, names) or not are_merged(self.partials.calls):
             return None
         per_key = rows_per_key(*sampled(first, names), self._rows(parts))
         if per_key >= _MANY:
@@ -214,7 +214,8 @@ class PartialScanTask:
     def _merged(self, waiting: list[pa.Table], rows: int) -> list[pa.Table]:
         """One table; a key may be in it more than once if merging would not make it much smaller."""
         whole = pa.concat_tables(waiting)
-        if len(waiting) > 1 and rows >= _WORTH_MERGING * whole.num_rows:
+        is_worth_it = len(waiting) > 1 and rows >= _WORTH_MERGING * whole.num_rows
+        if is_worth_it and are_merged(self.partials.calls):
             whole = aggregated(whole, self._plain_keys, self.partials.calls, Sums(), again=True)
         return [whole.combine_chunks()]
 

@@ -106,6 +106,8 @@ def everything() -> list[Column]:
         *[F.avg(name).alias(f"avg_{name}") for name in ("tiny", "whole", "money")],
         *extremes("tiny", "small", "whole", "long", "huge", "real", "single", "day", "at", "wall", "text"),
         *extremes("money", "more", "most"),
+        *[F.count_distinct(name).alias(f"different_{name}") for name in ("text", "day", "at", "wall", "more", "yes")],
+        *[F.sum_distinct(F.expr(sql)).alias(f"sum_of_{sql}") for sql in ("whole % 7", "tiny")],
         *[F.expr(sql).alias(f"computed{place}") for place, sql in enumerate(COMPUTED)],
     ]
 
@@ -241,7 +243,8 @@ NOT_TAKEN: dict[str, tuple[Callable[[DataFrame], tuple[DataFrame, list[Any], Col
     "computed float key": (lambda f: (f.withColumn("id", F.col("real") + 1), ["id"], F.count("*")), "type double"),
     "wide decimals": (lambda f: (f, ["id"], F.sum(F.col("most").cast("decimal(38,10)"))), "may overflow"),
     "first": (lambda f: (f, ["id"], F.first("long")), "not count, sum, min or max"),
-    "distinct": (lambda f: (f, ["id"], F.count_distinct("long")), "not count, sum, min or max"),
+    "distinct doubles": (lambda f: (f, ["id"], F.count_distinct("real")), "is of type double"),
+    "set": (lambda f: (f, ["id"], F.collect_set("long")), "not count, sum, min or max"),
     "function": (lambda f: (f, ["id"], F.sum(F.hash("text"))), "is a Murmur3Hash"),
     "condition": (lambda f: (f.where("text RLIKE '(?i)a+'"), ["id"], F.count("*")), "a pattern with parts"),
     "rounded": (lambda f: (f, ["id"], F.sum(F.col("money") % 3)), "a remainder of decimals"),
