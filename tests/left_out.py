@@ -45,4 +45,6 @@ class LeftOut:
                 "Run them with make test-rest, everything with make test ALL=1."
             )
         if (tried := fewer_examples.share()) < 1:
-            terminalreporter.write_line(f"Of generated examples {tried:.0%} were tried; make test-rest tries the others.")
+            terminalreporter.write_line(
+                f"Of generated examples {tried:.0%} were tried; make test-rest tries the others."
+            )

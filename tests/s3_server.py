@@ -10,7 +10,7 @@ What a bucket's name begins with says how it behaves:
 - ``guarded``: only requests with :data:`ACCESS_KEY` are let in.
 - ``naive``: conditions of writes are not looked at; ``old``: they are refused.
 - ``single-<status>``: what would remove several objects is refused so.
-- ``halting``: writes below a folder ``spark`` that :meth:`S3Server.halt` chooses are neither done nor answered.
+- ``halting``: from a write below a folder ``spark`` on, which :meth:`S3Server.halt` chooses, none is done or answered.
 - ``kept-<code>``: what would remove several objects says of the first one, the first time, that it has failed so.
 """
 
@@ -29,6 +29,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote
 
 ACCESS_KEY, SECRET_KEY = "test-access-key", "test-secret"
 #: One in so many requests to a flaky bucket fails.
@@ -80,24 +81,23 @@ class S3Server:
         """How many requests there were to a bucket, by their method; those for many objects with what they do."""
         return self._told(_REQUESTS, bucket)
 
-    def halt(self, bucket: str, *, go_on: bool = False) -> None:
-        """Neither do nor answer the next write of the query's log that is of a kind of which none was halted yet.
+    def halt(self, bucket: str, then: str = "wait") -> None:
+        """Halt at the next write of the query's log that is of a kind of which none was halted yet.
 
         Args:
             bucket: named ``halting…``.
-            go_on: do all writes from now on.
+            then: what becomes of that write and those that follow: they ``wait`` for an answer, or have to ``end``;
+                those that wait end, too. With ``go on`` nothing halts any more.
         """
-        with urllib.request.urlopen(f"http://{self.address}{_HALT}{bucket}/{int(go_on)}", timeout=60):
+        with urllib.request.urlopen(f"http://{self.address}{_HALT}{bucket}/{quote(then)}", timeout=60):
             return
 
     def halted(self, bucket: str) -> str | None:
-        """The kind of the write that waits for an answer; None: it has not come."""
-        return next(iter(self._told(_HALT, bucket)), None)
+        """The kind of the write that has halted; None: it has not come."""
+        return halted(self.address, bucket)
 
     def _told(self, what: str, bucket: str) -> dict[str, int]:
-        with urllib.request.urlopen(f"http://{self.address}{what}", timeout=60) as answer:
-            found: dict[str, dict[str, int]] = json.load(answer)
-            return found.get(bucket, {})
+        return _told(self.address, what, bucket)
 
     def close(self) -> None:
         """End it."""
@@ -105,6 +105,17 @@ class S3Server:
         self._process.stdin.close()
         self._process.stdout.close()
         self._process.wait(60)
+
+
+def halted(address: str, bucket: str) -> str | None:
+    """The kind of the write at which a bucket of a server has halted."""
+    return next(iter(_told(address, _HALT, bucket)), None)
+
+
+def _told(address: str, what: str, bucket: str) -> dict[str, int]:
+    with urllib.request.urlopen(f"http://{address}{what}", timeout=60) as answer:
+        found: dict[str, dict[str, int]] = json.load(answer)
+        return found.get(bucket, {})
 
 
 _SIGNED = {"Authorization": f"AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/20240101/us-east-1/s3/aws4_request"}
@@ -123,10 +134,10 @@ class Unreliable:
         self._chances: dict[str, random.Random] = {}
         self._failed: dict[str, Counter[str]] = {}
         self._asked: dict[str, Counter[str]] = {}
-        self._choosing = threading.Lock()
-        #: For each bucket: the kinds of writes that were halted; what ends the waiting; which kind waits.
+        self._choosing = threading.Condition(threading.Lock())
+        #: For each bucket: kinds of writes that were halted, what becomes of the next one, and which one has halted.
         self._kinds: dict[str, set[str]] = {}
-        self._go_on: dict[str, threading.Event] = {}
+        self._then: dict[str, str] = {}
         self._halted: dict[str, dict[str, int]] = {}
         #: A condition and the write that depends on it are one step in a real store.
         self._writing = threading.Lock()
@@ -148,8 +159,8 @@ class Unreliable:
             request["wsgi.input"] = io.BytesIO(body)
         if bucket.startswith("guarded") and f"Credential={ACCESS_KEY}/" not in request.get("HTTP_AUTHORIZATION", ""):
             return _error(start, "403 Forbidden", "InvalidAccessKeyId")
-        if bucket.startswith("halting"):
-            self._wait_if_halted(bucket, request)
+        if bucket.startswith("halting") and self._has_to_end(bucket, request):
+            return _error(start, "403 Forbidden", "AccessDenied")  # which no client tries again
         if request["REQUEST_METHOD"] == "PUT" and bucket.startswith(("naive", "old")):
             condition = request.pop("HTTP_IF_NONE_MATCH", None)
             if condition and bucket.startswith("old"):
@@ -186,29 +197,32 @@ class Unreliable:
     def _halt(self, asked: str, start: Callable[..., Any]) -> Iterable[bytes]:
         start("200 OK", [("Content-Type", "application/json")])
         if asked:
-            bucket, goes_on = asked.split("/")
+            bucket, then = asked.split("/")
             with self._choosing:
-                if bucket in self._go_on:
-                    self._go_on[bucket].set()
-                self._go_on[bucket], self._halted[bucket] = threading.Event(), {}
-                if int(goes_on):
-                    self._go_on[bucket].set()
+                if then != "end":
+                    self._halted[bucket] = {}
+                self._then[bucket] = then
+                self._choosing.notify_all()
         return [json.dumps(self._halted).encode()]
 
-    def _wait_if_halted(self, bucket: str, request: dict[str, Any]) -> None:
+    def _has_to_end(self, bucket: str, request: dict[str, Any]) -> bool:
         method, path = request["REQUEST_METHOD"], request["PATH_INFO"]
-        if method not in ("PUT", "POST", "DELETE") or "/spark/" not in path:
-            return
+        if method not in ("PUT", "POST", "DELETE"):
+            return False
         what = "COPY" if "HTTP_X_AMZ_COPY_SOURCE" in request else method
-        kind = f"{what} {_NUMBERS.sub('N', path.partition('/spark/')[2])}"
         with self._choosing:
-            kinds, go_on = self._kinds.setdefault(bucket, set()), self._go_on.get(bucket)
-            if go_on is None or go_on.is_set() or self._halted[bucket] or kind in kinds:
-                return
-            kinds.add(kind)
-            self._halted[bucket] = {kind: 1}
-        go_on.wait()
-        _cut(request)
+            then, kinds = self._then.get(bucket, "go on"), self._kinds.setdefault(bucket, set())
+            if then == "go on":
+                return False
+            if not self._halted[bucket]:
+                kind = f"{what} {_NUMBERS.sub('N', path.partition('/spark/')[2])}"
+                if "/spark/" not in path or kind in kinds:
+                    return False
+                kinds.add(kind)
+                self._halted[bucket] = {kind: 1}
+            while self._then[bucket] == "wait":
+                self._choosing.wait()
+            return True
 
     def _answer(self, request: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         if request["REQUEST_METHOD"] not in ("PUT", "POST"):

@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,12 @@ class DriverJvm:
             self._gateway: Any = launch_gateway(conf, {"stdout": log, "stderr": log})
 
     def run(
-        self, script: Path, *arguments: object, as_users_do: bool = False, **environment: str
+        self,
+        script: Path,
+        *arguments: object,
+        as_users_do: bool = False,
+        when_over: Callable[[], None] = lambda: None,
+        **environment: str,
     ) -> subprocess.CompletedProcess[str]:
         """Run a driver to its end, which is an ordinary one or a SIGKILL.
 
@@ -64,6 +69,7 @@ class DriverJvm:
             script: the driver's.
             arguments: of the script.
             as_users_do: with an interpreter that has imported nothing.
+            when_over: is called when it has ended, before what it has left behind in the JVM is.
             environment: what is different in the driver's.
         """
         words = [*map(str, arguments)]
@@ -76,6 +82,7 @@ class DriverJvm:
             else:
                 done = forked_driver.run(script, words, around, self._folder, _LONGEST_S)
         finally:
+            when_over()
             self.settle()
         said = f"interval {interval}\n{done.stdout}\n{done.stderr[-6000:]}"
         assert done.returncode in (0, KILLED), f"exit code {done.returncode}\n{said}\n{self._log.read_text()[-4000:]}"

@@ -1,12 +1,19 @@
-"""A job on an object store in a process of its own: ``python driver_s3.py <uri> <life>``."""
+"""A job on an object store in a process of its own: ``python driver_s3.py <uri> <life>``.
+
+With ``TEST_HALTING`` it dies when the bucket of this name halts.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import threading
+import time
 
 import intervals
+import s3_server
 import s3_support
 import support
 from pyspark import cloudpickle
@@ -19,6 +26,9 @@ LIVE = {"first": (), "second": (EVENTS[120:160],), "third": (EVENTS[160:], suppo
 def main(root: str, life: str) -> None:
     cloudpickle.register_pickle_by_value(s3_support)
     said = json.loads(os.environ["TEST_HADOOP"])
+    if bucket := os.environ.get("TEST_HALTING"):
+        address = said["fs.s3a.endpoint"].removeprefix("http://")
+        threading.Thread(target=_die_with, args=(address, bucket), daemon=True).start()
     spark = support.driver_session(settings={f"spark.hadoop.{name}": text for name, text in said.items()})
     place = Place(spark, root)
     interval = {"execution.checkpointing.interval": os.environ[intervals.VARIABLE]}
@@ -28,6 +38,12 @@ def main(root: str, life: str) -> None:
         query.processAllAvailable()
     query.stop()
     os._exit(0)
+
+
+def _die_with(address: str, bucket: str) -> None:
+    while s3_server.halted(address, bucket) is None:
+        time.sleep(0.02)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

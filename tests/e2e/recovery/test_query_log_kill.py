@@ -40,7 +40,6 @@ MOMENTS = {
 #: Where each life ends.  Both parts are written by the same steps; in the second one are those after which a batch that
 #: has run is, or is not, committed.
 LIVES = [*(("offsets", moment) for moment in MOMENTS), ("commits", "file written"), ("commits", "file renamed")]
-FEW = [("commits", "file written")]
 _LONGEST_S = 240
 
 
@@ -131,14 +130,11 @@ class Job:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lives", [pytest.param(FEW, id="few"), pytest.param(LIVES, id="all")])
-def test_killed_while_spark_writes_its_log(
-    spark: SparkSession, tmp_path: Path, driver_jvm: DriverJvm, lives: list[tuple[str, str]]
-) -> None:
+def test_killed_while_spark_writes_its_log(spark: SparkSession, tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Each life of the job ends at another moment of writing an entry; in the end its output is that of an undisturbed
     run.  After each, a file under its own name is whole, and a plain query takes what no committed batch has taken."""
-    job = Job(tmp_path / "job", driver_jvm, files=len(lives) + 1)
-    for life, (part, moment) in enumerate(lives):
+    job = Job(tmp_path / "job", driver_jvm, files=len(LIVES) + 1)
+    for life, (part, moment) in enumerate(LIVES):
         number = job.killed_at(part, moment)
         left = sorted(path.name for path in (job.log / part).iterdir() if re.search(rf"\.?\b{number}\b", path.name))
         _check_whole(job.log)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import driver_s3
-import process_tree
 import pytest
 import support
 from driver_jvm import KILLED, DriverJvm
@@ -54,36 +52,30 @@ def test_each_row_comes_out_once_over_kills(reached: S3Server, driver_jvm: Drive
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_killed_at_each_kind_of_write_of_sparks_log_before_the_first_checkpoint(
-    reached: S3Server, driver_jvm: DriverJvm, more_jars: str
+    reached: S3Server, driver_jvm: DriverJvm
 ) -> None:
-    """Driver and JVM die in the first write of each kind that Spark's log makes; then each row comes out once."""
+    """The driver dies in the first write of each kind that Spark's log makes, and its JVM writes no more; then each row
+    comes out once."""
     bucket = reached.make("halting-log")
     root = f"s3a://{bucket}/job"
     place = Place(None, root)  # type: ignore[arg-type]
     place.land(EVENTS[:80], folder="history")
     place.land(EVENTS[80:120])
-    jars = f"--driver-class-path {more_jars.replace(',', ':')} pyspark-shell"
     died: list[str] = []
     while not any(re.search(r"commits/\.?N", kind) for kind in died):  # what follows is the checkpoint
         reached.halt(bucket)
-        environment = {VARIABLE: "", "PYSPARK_SUBMIT_ARGS": jars}
-        driver = driver_jvm.start(DRIVER, root, "first", environment=environment, own_jvm=True)
-        try:
-            while (kind := reached.halted(bucket)) is None and driver.poll() is None:
-                time.sleep(0.02)
-            if kind is None:
-                break  # it has come to its end, through the first checkpoint
-            assert not _metadata(root), f"{kind} is behind the first checkpoint"
-            died.append(kind)
-        finally:
-            process_tree.kill([*process_tree.below(driver.pid), driver.pid])
-            driver.wait()
-            reached.halt(bucket, go_on=True)
+        environment = {"TEST_HALTING": bucket, VARIABLE: ""}
+        life = driver_jvm.run(DRIVER, root, "first", when_over=lambda: reached.halt(bucket, "end"), **environment)
+        if life.returncode != KILLED:
+            break  # it has come to its end, through the first checkpoint
+        kind = reached.halted(bucket)
+        assert kind and not _metadata(root), f"{kind} is behind the first checkpoint"
+        died.append(kind)
+    reached.halt(bucket, "go on")
     assert {kind.partition(" ")[2].partition("/")[0] for kind in died} >= {"metadata", "offsets", "sources"}, died
-    for life in ("first", "second", "third"):
-        assert driver_jvm.run(DRIVER, root, life).returncode == 0, (life, died)
+    place.land(EVENTS[120:160])
+    assert driver_jvm.run(DRIVER, root, "third").returncode == 0, died
     assert support.without_flush(sorted(shown(root), key=repr)) == support.sessions_of(EVENTS), died
 
 
