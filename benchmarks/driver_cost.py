@@ -33,8 +33,8 @@ from mixedmode.runtime.driver.run.runner import JobRunner
 from mixedmode.runtime.driver.run.running_job import RunningJob
 from mixedmode.runtime.metrics.events.event_files import HistoryFolder
 from mixedmode.runtime.metrics.events.facts import FactListeners
-from mixedmode.runtime.metrics.history import RunHistory
 from mixedmode.runtime.metrics.run_events import RunEvents
+from mixedmode.runtime.metrics.run_history import RunHistory
 from mixedmode.runtime.operators.contract import KeyedOperator, ShardCounters
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
 from mixedmode.runtime.spec import JobSpec, LaneRead, Phase, Settings, StageSpec

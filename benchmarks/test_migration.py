@@ -118,6 +118,6 @@ def debt(local_copy: LocalStateCopy) -> int:
 
 def number(local_copy: LocalStateCopy, name: str) -> int:
     """A property of the local copy's database."""
-    found = local_copy.database.property_value(f"rocksdb.{name}")
+    found = local_copy.database.rdict.property_value(f"rocksdb.{name}")
     assert found is not None, f"RocksDB has no property rocksdb.{name}"
     return int(found)

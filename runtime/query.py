@@ -27,8 +27,8 @@ from .jvm.job_cancellation import is_of_a_cancelled_job
 from .jvm.jvm_loss import links
 from .metrics.events.event_files import HistoryFolder
 from .metrics.events.facts import FactListeners, RunFailed, RunStopped
-from .metrics.history import RunHistory
 from .metrics.run_events import RunEvents
+from .metrics.run_history import RunHistory
 from .metrics.shown_run import ShownRun
 from .spec import JobSpec
 from .support.clean_up import take_all

@@ -24,25 +24,30 @@ import pyarrow as pa
 from pyspark.sql import Row, SparkSession
 
 from ..errors import CheckpointError, CorruptStateError, MixedModeError, SetupError, UnknownStateError
-from ..state.keys.registry import StateDescriptor, StateRegistry, schema_from_json
+from ..state.keys.registry import StateRegistry, schema_from_json
 from .catalyst.columns import columns_ddl
 from .catalyst.types.arrow_functions import mapped_in_arrow
 from .checkpoints.metadata import CheckpointMetadata, OperatorState, StateLayout
 from .checkpoints.savepoints.store import SavepointStore, open_store
 from .checkpoints.store import CheckpointStore
-from .operators.join.definition import HEADS
 from .storage.filesystem import exists, path_text, resolve
 from .support.cells import facts_html, table_html
-from .tasks.state.join_scan import JoinScan
 from .tasks.state.lookup_task import identify_key, lookup, only_shard
-from .tasks.state.scan_task import RecordScan, RowScan, Scan, Shards, TimerScan, spark_type, struct_of
+from .tasks.state.scan_task import (
+    Scan,
+    Shards,
+    TimerScan,
+    layout_of,
+    spark_type,
+    struct_of,
+)
+from .tasks.state.variable_scans import scans_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 #: Newest checkpoints that a notebook's cell shows.
 _SHOWN_CHECKPOINTS = 20
-_LOCAL_DIR = "spark.mixedmode.state.local-dir"
 
 
 @dataclass(frozen=True)
@@ -268,7 +273,7 @@ class StateReader:
             CorruptStateError: the checkpoint is damaged.
         """
         stored, shards = self._opened(operator, checkpoint)
-        scans = _scans(stored, shards)
+        scans = scans_of(stored, shards)
         wanted = _only(scans, name, "state variable", f"operator {stored.uid!r} of checkpoint {shards.checkpoint_id}")
         return self._frame(scans[wanted])
 
@@ -301,7 +306,7 @@ class StateReader:
             checkpoint has neither timers nor unexpired state of the key.
         """
         stored, shards = self._opened(operator, checkpoint)
-        layout = _layout(stored)
+        layout = layout_of(stored)
         if len(key) != len(layout.key_labels):
             raise UnknownStateError(
                 f"lookup got {len(key)} values, the key has {len(layout.key_labels)}: {_ddl(_labelled_key(layout))}"
@@ -309,7 +314,7 @@ class StateReader:
         ident = identify_key(self._spark, shards.key_schema, key, stored.max_parallelism, layout.key_group_places)
         visited = only_shard(ident[0], len(stored.shards), stored.max_parallelism)
         shards = replace(shards, only=ident, visited=visited)
-        found = lookup(self._spark, shards, _scans(stored, shards))
+        found = lookup(self._spark, shards, scans_of(stored, shards))
         return {"checkpoint": shards.checkpoint_id, "key": Row(*layout.key_labels)(*key), **found}
 
     # -- how it is found ---------------------------------------------------------------------------------------------
@@ -348,36 +353,11 @@ class StateReader:
             raise UnknownStateError(
                 f"checkpoint {metadata.checkpoint_id} holds no state: its job ran in batch mode, which keeps none"
             )
-        local_dir = self._spark.conf.get(_LOCAL_DIR, None)
-        return stored, Shards.of(self._store, metadata.checkpoint_id, stored, _layout(stored), local_dir)
+        return stored, Shards.of(self._spark, self._store, metadata.checkpoint_id, stored)
 
     def _frame(self, scan: Scan) -> DataFrame:
         count = len(scan.shards.visited)
         return mapped_in_arrow(self._spark.range(0, count, 1, count), scan, scan.schema)
-
-
-def _scans(stored: OperatorState, shards: Shards) -> dict[str, RowScan | RecordScan]:
-    """A scan for each state variable."""
-    values = _layout(stored).values
-
-    registry = StateRegistry.from_json(stored.registry)
-    if values == "joined":
-        # Its other variables are parts of this one.
-        return {HEADS: JoinScan(shards, registry.get(HEADS), sessions=True)}
-
-    def scan(item: StateDescriptor) -> RowScan | RecordScan:
-        return RowScan(shards, item) if values == "rows" else RecordScan(shards, item, values == "sessions")
-
-    return {item.name: scan(item) for item in registry}
-
-
-def _layout(stored: OperatorState) -> StateLayout:
-    if stored.layout is None:
-        raise CheckpointError(
-            f"the checkpoint does not say which key columns operator {stored.uid!r} has: it was written by an older "
-            "version of mixedmode. Let the job take another one"
-        )
-    return stored.layout
 
 
 def _only(known: Iterable[str], wanted: str | None, what: str, where: str) -> str:

@@ -22,7 +22,7 @@ from ..runtime.driver.epochs.graph_epochs import GraphEpochs
 from ..runtime.driver.recovery.initial_state import fresh_state, restored_state
 from ..runtime.driver.run.rescaling import deal_anew
 from ..runtime.driver.state.job_state import CheckpointSnapshot, JobState
-from ..runtime.metrics.backlog import BacklogProgress
+from ..runtime.metrics.backlog_progress import BacklogProgress
 from ..runtime.spec import JobSpec, Phase, Settings, StageSpec
 from ..state.store.local_copy import LocalStateCache
 from .rows_here import RowsHere, look_at

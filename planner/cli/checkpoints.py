@@ -6,8 +6,9 @@ import time
 from typing import Any
 
 from ...runtime.checkpoints.metadata import kind_label
+from ...runtime.metrics.units import size
 from ...runtime.state_reader import CheckpointInfo, StateReader
-from .console import age, print_table, size
+from .console import age, print_table
 
 
 def checkpoints_of(reader: StateReader, verify: bool) -> list[dict[str, Any]]:

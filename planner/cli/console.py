@@ -89,15 +89,6 @@ def duration_ms(option: str, text: str | None) -> int | None:
         raise misused(f'{option} is {text!r}: {error}; a duration such as "90 s" or "10 min" is expected') from error
 
 
-def size(size_bytes: int) -> str:
-    """Bytes as people read them."""
-    value, units = float(size_bytes), ["B", "KiB", "MiB", "GiB", "TiB"]
-    while value >= 1024 and len(units) > 1:
-        value /= 1024
-        units.pop(0)
-    return f"{value:.0f} {units[0]}" if units[0] == "B" else f"{value:.1f} {units[0]}"
-
-
 def age(age_s: float) -> str:
     """A span of time as people read it."""
     return str(timedelta(seconds=max(0, round(age_s))))

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.checkpoints.metadata import CheckpointMetadata, OperatorState, StateLayout, kind_label
 from ...runtime.checkpoints.store import CheckpointStore
+from ...runtime.metrics.units import size
 from ...runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ...runtime.state_reader import StateReader
 from ...state.keys.registry import StateRegistry
 from ..inputs.environment import check_java
-from .console import moment_text, print_facts, print_table, size
+from .console import moment_text, print_facts, print_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...runtime.metrics.status import JobStatus, Limits
-from ...runtime.metrics.units import time_to_go
-from .console import age, duration_ms, moment_text, print_facts, print_table, size
+from ...runtime.metrics.units import size, time_to_go
+from .console import age, duration_ms, moment_text, print_facts, print_table
 
 #: Exit codes besides those of all commands.
 NOT_RUNNING, STALLED = 3, 4

@@ -20,7 +20,7 @@ from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.jvm.replaced_methods import stock_method
 from ...runtime.jvm.spark_errors import error_text
 from ..inputs.row_wise import check_row_wise
-from ..inputs.static import check_static
+from ..inputs.static_frames import check_static
 from ..sql.session import answer
 from ..sql.stand_in import STAND_INS
 from .frame import MixedFrame

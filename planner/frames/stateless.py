@@ -21,7 +21,7 @@ from ...runtime.catalyst.frame_columns import with_own_columns
 from ...runtime.catalyst.stars import hidden_names, starred
 from ...runtime.jvm.spark_errors import error_text
 from ..inputs.schemas import quoted as quoted_columns
-from ..inputs.static import broadcast_if_small, check_static
+from ..inputs.static_frames import broadcast_if_small, check_static
 from .described import Described
 from .spark_methods import RowsOfJob
 

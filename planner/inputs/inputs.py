@@ -169,18 +169,8 @@ class Inputs:
         count for all, as in Spark, whose watermark is of that call: none lags behind because its rows were filtered.
         """
         return tuple(
-            LiveInput(live.name, self._moving(live), None if live.seam is None else live.seam.claim)
+            LiveInput(live.name, _moving(self.parts, live), None if live.seam is None else live.seam.claim)
             for live in self.lives
-        )
-
-    def _moving(self, live: InputPart) -> tuple[int, ...]:
-        """Numbers of the parts whose rows move the watermark of a live input."""
-        ways = [one for one in self.lives if one is live or one.is_timed_with(live)]
-        branches = {one.branch for one in ways}
-        return tuple(
-            number
-            for number, part in enumerate(self.parts)
-            if any(part is one for one in ways) or (not part.is_live and part.branch in branches)
         )
 
     @property
@@ -390,3 +380,14 @@ def _check_frame(name: str, frame: Any, streaming: bool) -> None:
     if streaming and not frame.isStreaming:
         raise PlanError(f"{name} is a batch DataFrame; read it with spark.readStream, or pass it as history")
     check_distinct_columns(name, frame.schema)
+
+
+def _moving(parts: Sequence[InputPart], live: InputPart) -> tuple[int, ...]:
+    """Numbers of the parts whose rows move the watermark of a live input."""
+    ways = [one for one in parts if one.origin is None and one.is_live and (one is live or one.is_timed_with(live))]
+    branches = {one.branch for one in ways}
+    return tuple(
+        number
+        for number, part in enumerate(parts)
+        if any(part is one for one in ways) or (not part.is_live and part.branch in branches)
+    )

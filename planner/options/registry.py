@@ -8,11 +8,10 @@ from __future__ import annotations
 from ...runtime.settings import MIN_LOG_BYTES
 from ...sorter.external import MIN_MEMORY_BYTES
 from ...state.keys.keygroups import MAX_PARALLELISM_LIMIT
-from .option import Option
+from .option import Option, choice
 from .values import (
     format_size_bytes,
     int_between,
-    one_of,
     parse_auto_or_duration_ms,
     parse_bool,
     parse_duration_ms,
@@ -29,11 +28,9 @@ _SIZE = "a size greater than 0 such as '256 MiB'"
 
 #: Every option there is.
 OPTIONS: tuple[Option, ...] = (
-    Option(
+    choice(
         "execution.runtime-mode",
         "runtime_mode",
-        one_of("batch", "streaming", "mixed"),
-        "batch, streaming, mixed",
         "how the job runs: `batch` processes everything as a batch, `streaming` everything as a stream, `mixed` the "
         "backlog as a batch and then the stream",
     ),
@@ -108,11 +105,9 @@ OPTIONS: tuple[Option, ...] = (
         "whether the format skips an append whose `txnAppId` and `txnVersion` it has already seen, which makes the "
         "sink exactly-once. Unset: true for `delta`, false for others (`iceberg` does it in another way)",
     ),
-    Option(
+    choice(
         "execution.sink.delivery-guarantee",
         "sink_delivery_guarantee",
-        one_of("exactly-once", "at-least-once"),
-        "exactly-once, at-least-once",
         "the guarantee of the sink. Unset: the best one that the format has. For `kafka` it also chooses the client",
         alias="sink.delivery-guarantee",
     ),
@@ -124,29 +119,23 @@ OPTIONS: tuple[Option, ...] = (
         "name of a `bigint` column that is added to the output of sinks that write once per checkpoint. It is "
         "greater in a later row of the same key",
     ),
-    Option(
+    choice(
         "execution.sink.existing",
         "sink_existing",
-        one_of("auto", "append", "replace"),
-        "auto, append, replace",
         "what a job with a new `checkpointLocation` does about rows that its output holds. `auto`: `start()` fails if"
         " this job has written them under another `checkpointLocation`; to rows of others it appends, with a warning."
         " `append`: it appends. `replace`: its first commit removes them",
     ),
-    Option(
+    choice(
         "execution.backlog.final-watermark",
         "final_watermark",
-        one_of("auto", "max", "observed"),
-        "auto, max, observed",
         "which windows and timers fire at the switch. `max`: all of them. `observed`: those that the watermark of "
         "the backlog has passed; the others are carried into the stream. `auto`: for each stage `observed` if "
         "something can straddle the switch, else `max`. `start()` refuses `max` for some jobs",
     ),
-    Option(
+    choice(
         "execution.backlog.limits",
         "backlog_limits",
-        one_of("auto", "lifted", "source"),
-        "auto, lifted, source",
         "whether rate limits of the live source (`maxOffsetsPerTrigger`, `maxFilesPerTrigger`, …) hold in the backlog. "
         "`lifted`: they hold for the stream only. `source`: they cut the backlog into one sorted pass for each "
         "micro-batch, and each pass is merged with the state so far; without state there are micro-batches from the "
@@ -160,21 +149,17 @@ OPTIONS: tuple[Option, ...] = (
         "maximum rows of a key that one call of a processor, or of the function of `applyInPandasWithState`, gets in "
         "the backlog. Unset: all rows of the key, or those of one event time if timers fire in order",
     ),
-    Option(
+    choice(
         "execution.backlog.engine",
         "backlog_engine",
-        one_of("auto", "spark", "arrow"),
-        "auto, spark, arrow",
         "the engine that reads a history of Parquet files. `arrow`: the Python workers, for aggregates, "
         "deduplications and joins whose results are known to equal Spark's, else an error at `start()`. `spark`: "
         "Spark. `auto`: `arrow` if possible and if the files are not small, else `spark`; `explain()` shows the "
         "choice and the reason",
     ),
-    Option(
+    choice(
         "execution.backlog.float-sums",
         "backlog_float_sums",
-        one_of("fast", "spark"),
-        "fast, spark",
         "how `execution.backlog.engine` = `arrow` adds doubles, for `sum` and `avg`. `fast`: in any order, so the last "
         "digits may differ from run to run, as they do in Spark; a sum of n values is off by at most n * 2^-52 times "
         "the sum of their absolute values. `spark`: Spark reads histories whose doubles are added",
@@ -233,11 +218,9 @@ OPTIONS: tuple[Option, ...] = (
         "time that `stop()` waits for a running function or task before it cancels the Spark jobs and gives the run up."
         " The next start processes again what has no checkpoint. Unset: no limit",
     ),
-    Option(
+    choice(
         "execution.remote-control",
         "remote_control",
-        one_of("on", "off"),
-        "on, off",
         "`off`: the run does not look for requests of `mixedmode stop`, `savepoint`, `pause`, `resume` and `rescale`,"
         " and the commands say so; `on`: whoever may write to the `checkpointLocation` can send some",
     ),
@@ -298,11 +281,9 @@ OPTIONS: tuple[Option, ...] = (
         f"{_DURATION}, greater than 0",
         "lag of the watermark beyond which a live source with waiting rows is in backlog again",
     ),
-    Option(
+    choice(
         "pipeline.timers",
         "timers",
-        one_of("in-order", "after-rows"),
-        "in-order, after-rows",
         "when the event-time timers of a key fire. `in-order`: between its rows, when event time passes them. "
         "`after-rows`: after all rows of the epoch, as in Spark. Unset: `in-order`, but `after-rows` if "
         "`execution.backlog.final-watermark` is set to `max`",
@@ -350,11 +331,9 @@ OPTIONS: tuple[Option, ...] = (
         _SIZE,
         "size of the block cache of RocksDB in each Python worker",
     ),
-    Option(
+    choice(
         "sorter.engine",
         "sorter_engine",
-        one_of("auto", "spark", "arrow"),
-        "auto, spark, arrow",
         "what sorts a backlog: `spark` in the JVM, or `arrow` in the Python worker. `auto`: `arrow`, unless the "
         "history of a processor is more than ten times `sorter.memory` per shard",
     ),

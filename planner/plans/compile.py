@@ -21,12 +21,12 @@ from ...runtime.operators.output_transform import OutputTransform
 from ...runtime.spec import JobSpec, Settings, StageSpec
 from ..inputs.inputs import Inputs
 from ..options.layers import Layer, resolve_options, session_layer
-from ..stages.tail import plan_tail, plan_union
+from ..stages.output_transform import plan_output_transform, plan_union
 from .backlog_engine import choose_backlog_engine
 from .final_watermark import FinalWatermark, max_refusal, refuse_max, with_final_watermarks
 from .graph import StageGraph
 from .job_facts import JobFacts, runs_sorted
-from .observed import observed_once
+from .observed_metrics import observed_once
 from .output.planned_output import AskedOutput, plan_output
 from .output.sink_request import (
     SinkRequest,
@@ -63,7 +63,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     tail = (
         plan_union(output, dict(zip(graph.stages, graph.uids, strict=True)))
         if unites
-        else plan_tail(stage, output.parts[0])
+        else plan_output_transform(stage, output.parts[0])
     )
     spark = stage.inputs.spark
     resolved = resolve_options(session_layer(session_settings(spark)), file, explicit)

@@ -24,8 +24,8 @@ from ...runtime.operators.emission import EMITTED_COLUMN, emitted_schema
 from ...runtime.spark_io.parquet import read_parquet
 from ...runtime.spec import Settings, StageSpec
 from ..inputs.analysis import resolved
+from ..stages.output_transform import rows_of_the_stage
 from ..stages.stage import ANY_EPOCH
-from ..stages.tail import rows_of_the_stage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,8 +12,8 @@ from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.limit import LimitOperator
 from ...runtime.spec import Settings
 from .dedup import output_event_time
+from .output_transform import check_output
 from .stage import KeyedStage, StageInput
-from .tail import check_output
 
 
 def plan_limit(rows: StageInput, num: Any) -> KeyedStage:

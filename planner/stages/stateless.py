@@ -8,8 +8,8 @@ from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.stateless import StatelessOperator
 from ...runtime.spec import Settings
 from ..inputs.inputs import Inputs
+from .output_transform import check_output
 from .stage import KeyedStage
-from .tail import check_output
 
 #: Id of the stage; a job has one at most, and no user gives it a name.
 STATELESS_UID = "stateless"

@@ -11,13 +11,13 @@ from ..driver.run.runner import JobRunner
 from ..jvm.jvm_loss import explain_jvm_loss
 from ..jvm.spark_errors import cause_first, what_happened
 from ..jvm.worker_errors import translate
-from ..metrics.epoch import checkpoint_entry
+from ..metrics.epoch_records import checkpoint_entry
 from ..metrics.events.event_reader import read_history
 from ..metrics.events.events import RunEvent
-from ..metrics.history import RunHistory
 from ..metrics.lifecycle import Lifecycle
 from ..metrics.progress import QueryProgress
 from ..metrics.run_events import RunEvents
+from ..metrics.run_history import RunHistory
 from ..spec import JobSpec
 from ..support.cells import bar_html, facts_html
 from ..support.frozen import FrozenDict

@@ -23,19 +23,18 @@ from pyspark.sql.types import StructType
 from ...errors import MisplacedRowsError
 from ...state.keys.keygroups import bit_reversed
 from ...state.store.state_manifest import StateManifest
-from ..catalyst.prepared.prepared_logical_plan import PlanShape, PreparedLogicalPlan
-from ..catalyst.prepared.prepared_physical_plan import PreparedPhysicalPlan
+from ..catalyst.prepared.prepared_logical_plan import PlanShape
 from ..catalyst.spark_plans import Spread, straight_spreads
 from ..catalyst.spark_session import PrivateSession
 from ..jvm.worker_errors import translate
-from ..operators.admission import LATE_BOUND_COLUMN, bound_us
 from ..operators.contract import EpochSpec
 from ..protocols.operator_events.task_events import ShardInbox
-from ..tasks.report import REPORT_SCHEMA, ShardReport
+from ..tasks.report import ShardReport
 from ..tasks.report_accumulator import ReportAccumulator
 from ..tasks.shard.shard_task import ShardTask
 from ..tasks.shard.shards_in_one import InOneTask
 from .executor import EpochExecutor, StageResult
+from .prepared_jobs import PreparedJob
 from .shard_placement import PIN_COLUMN, ShardPins
 from .shuffle import HashExchange
 
@@ -113,15 +112,6 @@ class FusedStage:
         return sorted(report.shard for report in reports) == list(range(len(self.manifests)))
 
 
-@dataclass(frozen=True)
-class _Job:
-    """The job over rows that change."""
-
-    template: PreparedPhysicalPlan
-    #: For each stage, see :attr:`ShardTask.columns`.
-    columns: tuple[tuple[str, ...] | None, ...]
-
-
 @dataclass
 class FusedStages:
     """Runs epochs of two stages.
@@ -136,7 +126,7 @@ class FusedStages:
     second: EpochExecutor
     over: Callable[[DataFrame], DataFrame]
     #: By all that a plan depends on; None: there is none.
-    _known: dict[Hashable, _Job | None] = field(init=False, default_factory=dict)
+    _known: dict[Hashable, PreparedJob | None] = field(init=False, default_factory=dict)
     _session: PrivateSession | None = field(init=False, default=None)
     #: Spark has not kept to a plan.
     _given_up: bool = field(init=False, default=False)
@@ -176,14 +166,9 @@ class FusedStages:
         if job is None:
             return None
         teller = self._told.teller()
-        task = replace(self._handing_on(first), columns=job.columns[0], teller=teller)
-        following = replace(second.task, columns=job.columns[1])
-        functions: list[Callable[..., object] | None] = [task, following]
-        if following.hands_on is not None:
-            functions.append(None)  # what stages the rows is the same in all epochs
-        numbers = {LATE_BOUND_COLUMN: bound_us(first.spec.late_watermark_ms)}
+        task = replace(self._handing_on(first), teller=teller)
         try:
-            found = ShardReport.of_rows(job.template.collected(frame, functions, numbers))
+            found = ShardReport.of_rows(job.over(frame, task, second.task).collect())
         except Exception as error:
             if not isinstance(translate(error), MisplacedRowsError):
                 raise
@@ -207,7 +192,7 @@ class FusedStages:
     def _handing_on(self, first: FusedStage) -> ShardTask:
         return replace(first.task, hands_on=self.first.jobs.row_schema)
 
-    def _job(self, frame: DataFrame, first: FusedStage, second: FusedStage) -> _Job | None:
+    def _job(self, frame: DataFrame, first: FusedStage, second: FusedStage) -> PreparedJob | None:
         """The job over an epoch's rows; None: its plan cannot be made once."""
         parts = (first, second)
         by = [part.stage.operator.prepares_by(part.spec) for part in parts]
@@ -225,7 +210,7 @@ class FusedStages:
                 self._known[key] = None
         return self._known[key]
 
-    def _planned(self, shape: PlanShape, first: FusedStage, second: FusedStage) -> _Job | None:
+    def _planned(self, shape: PlanShape, first: FusedStage, second: FusedStage) -> PreparedJob | None:
         partitions = {len(part.manifests) for part in (first, second) if part.by_hash}
         if len(partitions) > 1:
             return None
@@ -235,32 +220,30 @@ class FusedStages:
                 settings["spark.sql.shuffle.partitions"] = str(partitions.pop())
             self._session = PrivateSession(self.first.spark, settings)
         task, following = self._handing_on(first), second.task
-        made: list[tuple[ShardTask, ShardTask]] = []
+        functions = 2 if following.hands_on is None else 3
 
-        def job(rows: DataFrame) -> DataFrame:
+        def make(rows: DataFrame) -> tuple[DataFrame, tuple[ShardTask, ...]]:
             rows, one = self.first.jobs.handed_on(first.in_shards(rows), task)
             rows, other = self.second.jobs.reported(second.in_shards(self.over(rows)), following)
-            made.append((one, other))
-            return rows
-
-        assert task.hands_on is not None
-        returns = [task.hands_on, *([] if following.hands_on is None else [following.hands_on]), REPORT_SCHEMA]
-        bound = [LATE_BOUND_COLUMN] if self.first.operator.takes_late_bound else []
-        schema, session = StructType.fromJson(json.loads(shape.schema)), self._session.session
+            return rows, (one, other)
 
         def holds(found: DataFrame) -> bool:
             spreads = straight_spreads(found, PIN_COLUMN)
             # Nothing is moved above all functions, and below one that stages rows.
-            nowhere = len(spreads) == len(returns) + 1 and not any(spreads[:-2])
+            nowhere = len(spreads) == functions + 1 and not any(spreads[:-2])
             return nowhere and second.holds(spreads[-2]) and first.holds(spreads[-1])
 
-        # What is not the same each time has no template.
-        if PreparedLogicalPlan.of(session, schema, job, returns, bound, PIN_COLUMN) is None:
-            return None
-        template = PreparedPhysicalPlan.of(
-            session, schema, job, returns, bound, holds, is_rdd=shape.is_rdd, beside=PIN_COLUMN
+        planned = PreparedJob.of(
+            self._session.session,
+            StructType.fromJson(json.loads(shape.schema)),
+            make,
+            self.second.jobs.publishing,
+            takes_late_bound=self.first.operator.takes_late_bound,
+            shape=shape,
+            holds=holds,
+            beside=PIN_COLUMN,
         )
-        return None if template is None else _Job(template, tuple(one.columns for one in made[0]))
+        return None if planned is None or planned.executed is None else planned
 
 
 def _ways(frame: DataFrame, first: FusedStage, second: FusedStage) -> list[tuple[FusedStage, FusedStage]]:

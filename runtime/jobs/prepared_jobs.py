@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 #: More shapes of input than a stage has; what they keep of Spark's is let go then.
 _MANY = 16
-#: The job over an input, and the task that it runs.
-Make = Callable[["DataFrame"], "tuple[DataFrame, ShardTask]"]
+#: The job over an input, and the tasks that it runs: that of each stage in it.
+Make = Callable[["DataFrame"], "tuple[DataFrame, tuple[ShardTask, ...]]"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class ExecutedJob:
 
     template: PreparedPhysicalPlan
     rows: DataFrame
-    functions: tuple[Callable[..., Any] | None, ...]
+    functions: Sequence[Callable[..., Any] | None]
     numbers: Mapping[str, int]
 
     def collect(self) -> list[Row]:
@@ -66,16 +66,16 @@ class ExecutedJob:
 
 @dataclass
 class PreparedJob:
-    """A stage's job over rows that change.
+    """The job of a stage, or of several that are fused, over rows that change.
 
     Args:
         plan: its plan.
-        columns: see :attr:`ShardTask.columns`.
-        publishing: what stages the rows that a task hands on.
+        columns: see :attr:`ShardTask.columns`, for each stage.
+        publishing: what stages the rows that the last stage's task hands on.
     """
 
     plan: PreparedLogicalPlan
-    columns: tuple[str, ...] | None
+    columns: tuple[tuple[str, ...] | None, ...]
     publishing: Callable[[ShardTask], PublishTask]
     #: Makes its physical plan, if its input is an RDD.
     execute: Callable[[], PreparedPhysicalPlan | None]
@@ -105,20 +105,21 @@ class PreparedJob:
         Args:
             session: the session that it is planned in.
             schema: the columns of its input.
-            make: the job over an input, and the task that it runs.
-            publishing: what stages the rows that a task hands on.
+            make: the job over an input, and the tasks that it runs.
+            publishing: what stages the rows that the last task hands on.
             takes_late_bound: the bound of late rows is a column of the input.
             shape: that of its input.
             holds: whether Spark's plan is as expected.
             beside: the column of rows that are joined to the input on the way; None: there are none.
         """
-        made: list[ShardTask] = []
+        made: list[tuple[ShardTask, ...]] = []
         returns: list[StructType] = []
 
         def job(rows: DataFrame) -> DataFrame:
-            found, task = make(rows)
-            made.append(task)
-            returns.extend([REPORT_SCHEMA] if task.hands_on is None else [task.hands_on, REPORT_SCHEMA])
+            found, tasks = make(rows)
+            made.append(tasks)
+            returns.extend(task.hands_on for task in tasks if task.hands_on is not None)
+            returns.append(REPORT_SCHEMA)
             return found
 
         bound = [LATE_BOUND_COLUMN] if takes_late_bound else []
@@ -134,29 +135,31 @@ class PreparedJob:
                 session, schema, lambda rows: make(rows)[0], functions, bound, holds, is_rdd=shape.is_rdd, beside=beside
             )
 
-        return cls(plan, made[0].columns, publishing, execute)
+        return cls(plan, tuple(task.columns for task in made[0]), publishing, execute)
 
-    def over(self, rows: DataFrame, task: ShardTask) -> DataFrame | ExecutedJob:
+    def over(self, rows: DataFrame, *tasks: ShardTask) -> DataFrame | ExecutedJob:
         """The job of an epoch.
 
         Args:
             rows: its input.
-            task: works on the rows of each shard.
+            tasks: what works on the rows of each shard, for each stage.
         """
         if self.executed is None:
-            return self.planned_over(rows, task)
-        task = replace(task, columns=self.columns)
-        # What stages the rows that a task hands on is the same in all epochs.
-        functions = (task,) if task.hands_on is None else (task, None)
-        return ExecutedJob(self.executed, rows, functions, _numbers(task))
+            return self.planned_over(rows, *tasks)
+        functions: list[Callable[..., Any] | None] = [*self._prepared(tasks)]
+        if tasks[-1].hands_on is not None:
+            functions.append(None)  # what stages the rows is the same in all epochs
+        return ExecutedJob(self.executed, rows, functions, _numbers(tasks[0]))
 
-    def planned_over(self, rows: DataFrame, task: ShardTask) -> DataFrame:
+    def planned_over(self, rows: DataFrame, *tasks: ShardTask) -> DataFrame:
         """The same, which Spark optimizes and plans anew; the arguments are those of :meth:`over`."""
-        task = replace(task, columns=self.columns)
-        functions: list[Callable[..., Any]] = [task]
-        if task.hands_on is not None:
-            functions.append(self.publishing(task))
-        return self.plan.over(rows, functions, _numbers(task))
+        functions: list[Callable[..., Any]] = [*self._prepared(tasks)]
+        if tasks[-1].hands_on is not None:
+            functions.append(self.publishing(tasks[-1]))
+        return self.plan.over(rows, functions, _numbers(tasks[0]))
+
+    def _prepared(self, tasks: Sequence[ShardTask]) -> Iterator[ShardTask]:
+        return (replace(task, columns=own) for task, own in zip(tasks, self.columns, strict=True))
 
 
 def _numbers(task: ShardTask) -> dict[str, int]:
@@ -195,7 +198,7 @@ class PreparedJobs:
             way: how rows come to their shards.
             frame: the epoch's input.
             task: works on the rows of each shard.
-            make: the job over an input that the way has adopted.
+            make: the job over an input that the way has adopted, and the task that it runs.
             anew: the same, planned for this epoch, if its plan is as expected.
             checks: Spark's plan of a template is looked at once, too.
         """

@@ -257,8 +257,9 @@ class StageJobs:
             make: prepares an input that the way has adopted, and brings it to its shards.
         """
 
-        def job(rows: DataFrame) -> tuple[DataFrame, ShardTask]:
-            return self.reported(make(rows), task)
+        def job(rows: DataFrame) -> tuple[DataFrame, tuple[ShardTask]]:
+            found, made = self.reported(make(rows), task)
+            return found, (made,)
 
         def anew() -> DataFrame | None:
             return self._planned(lambda way: (make(way.adopt(frame)), task), way)

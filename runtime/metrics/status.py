@@ -161,17 +161,16 @@ def _s(ms: int) -> str:
     return f"{ms / 1000:.0f} s"
 
 
-def status_of(location: str, now_ms: int | None = None) -> JobStatus:
+def status_of(location: str) -> JobStatus:
     """How the job on a checkpoint location is.
 
     Args:
         location: its ``checkpointLocation``, a folder or a URI.
-        now_ms: milliseconds since 1970; None: now.
 
     Raises:
         CheckpointError: the location is none, is of a newer version, or cannot be reached.
     """
-    now_ms = round(time.time() * 1000) if now_ms is None else now_ms
+    now_ms = round(time.time() * 1000)
     filesystem, path = resolve(location)
     try:
         standing = standing_of(ClaimFolder(filesystem, f"{path}/mixedmode"), now_ms)

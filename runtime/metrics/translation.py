@@ -14,7 +14,7 @@ from typing import Any
 from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..protocols.lifecycle.events import Stop
 from ..tasks.report import ShardReport
-from .epoch import durations_ms, lag_by_partition, totals
+from .epoch_records import durations_ms, lag_by_partition, totals
 from .events import events, facts
 from .fact_descriptions import description_of
 from .progress import plain

@@ -29,7 +29,7 @@ from ..driver.run.shutdown import Ending
 from ..driver.run.snapshot import Published
 from ..driver.state.job_state import CheckpointSnapshot
 from ..jvm.worker_errors import translate
-from ..metrics.backlog import BacklogProgress
+from ..metrics.backlog_progress import BacklogProgress
 from ..metrics.events.facts import Fact
 from ..storage.filesystem import resolve
 from ..support.clean_up import take_all

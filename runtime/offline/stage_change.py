@@ -25,7 +25,7 @@ from ..jobs.shuffle import exchanged_by_shard, key_group
 from ..jvm.worker_errors import translate
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ..tasks.report import REPORT_SCHEMA, ShardReport
-from ..tasks.state.scan_task import Shards
+from ..tasks.state.scan_task import LOCAL_DIR, Shards
 from ..tasks.state.state_change_task import ORDER, TAG, StateChangeTask, change_schema, key_column
 from .state_frames import StageKey, StateFrames
 
@@ -171,7 +171,7 @@ class StageChange:
             pool=pool,
             epoch=epoch,
             now_ms=round(time.time() * 1000),
-            local_dir=spark.conf.get("spark.mixedmode.state.local-dir", None),
+            local_dir=spark.conf.get(LOCAL_DIR, None),
         )
         filesystem.create_dir(pool, recursive=True)
         reports = self._run(spark, task, groups)

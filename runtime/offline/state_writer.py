@@ -26,7 +26,7 @@ from ...errors import CheckpointError, OptionError, PlanError, SetupError, State
 from ...state.keys.layout import TIMER_KINDS, TimerKind
 from ...state.keys.registry import StateRegistry
 from ..checkpoints.layout import empty_stage
-from ..checkpoints.metadata import CheckpointMetadata, OperatorState, StateLayout
+from ..checkpoints.metadata import CheckpointMetadata, OperatorState
 from ..checkpoints.savepoints.folder import SavepointFolder
 from ..checkpoints.savepoints.restore import check_fits
 from ..checkpoints.savepoints.store import PLAN, SavepointStore
@@ -34,8 +34,8 @@ from ..checkpoints.store import CheckpointStore
 from ..driver.recovery.initial_state import fresh_watermark
 from ..storage.filesystem import path_text, read_bytes
 from ..support.failpoints import failpoint
-from ..tasks.state.scan_task import Shards
-from .fresh import fresh_checkpoint
+from ..tasks.state.scan_task import Shards, layout_of
+from .fresh_checkpoint import fresh_checkpoint
 from .history_pass import TRIGGER, check_history, history_pass
 from .savepoint_files import WORK, fill
 from .stage_change import MODES, Mode, StageChange
@@ -304,7 +304,7 @@ class StateWriter:
             raise UnknownStateError(f"{asked}; there are {held}")
         if uid not in self._changes:
             stored = self._operators[uid]
-            layout = _layout(stored)
+            layout = layout_of(stored)
             self._changes[uid] = StageChange(
                 uid,
                 layout,
@@ -354,7 +354,7 @@ class StateWriter:
             if change is not None:
                 if not stored.shards:
                     raise CheckpointError(f"stage {uid!r} holds no state: its job ran in batch mode, which keeps none")
-                shards = None if base is None else self._shards(base, metadata, stored)
+                shards = None if base is None else Shards.of(self._spark, base, metadata.checkpoint_id, stored)
                 pool = f"{folder.folder}/state/{uid}"
                 stored = change.made(self._spark, stored, shards, folder.filesystem, pool, epoch)
             operators.append(stored)
@@ -370,21 +370,8 @@ class StateWriter:
             }
         )
 
-    def _shards(self, base: CheckpointStore, metadata: CheckpointMetadata, stored: OperatorState) -> Shards:
-        local_dir = self._spark.conf.get("spark.mixedmode.state.local-dir", None)
-        return Shards.of(base, metadata.checkpoint_id, stored, _layout(stored), local_dir)
-
 
 def _checked_mode(mode: Any) -> Mode:
     if mode not in MODES:
         raise OptionError(f"mode = {mode!r} is not allowed; allowed: {', '.join(MODES)}")
     return mode
-
-
-def _layout(stored: OperatorState) -> StateLayout:
-    if stored.layout is None:
-        raise CheckpointError(
-            f"the savepoint does not say which key columns stage {stored.uid!r} has: it was written by an older version"
-            " of mixedmode. Start its job from it, and take another one"
-        )
-    return stored.layout

@@ -156,11 +156,11 @@ class KeyedState(ABC):
         )
         return walk
 
-    def pop_due_timers(self, kind: TimerKind, upto_ms: int, *, newcomers: bool = True) -> Iterator[int]:
+    def pop_due_timers(self, kind: TimerKind, upto_ms: int) -> Iterator[int]:
         """The current key's timers up to ``upto_ms`` in time order; see :meth:`TimerWalk.due`."""
         walk = self.walk_timers(kind)
         walk.begin(list(self.list_timers(kind)))
-        yield from walk.due(upto_ms, newcomers=newcomers)
+        yield from walk.due(upto_ms)
         self._walks.pop(kind, None)
 
     @abstractmethod

@@ -1,6 +1,6 @@
 """A cursor for many short range reads of a local copy, cheapest when they ascend.
 
-One RocksDB iterator serves all reads.  A read that begins where the last one ended, as in a sorted pass that touches
+One position serves all reads.  A read that begins where the last one ended, as in a sorted pass that touches
 every key, costs no seek at all; one a few entries ahead is reached by stepping.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rocksdict import Rdict
+from .database import LocalDatabase
 
 Entry = tuple[bytes, bytes]
 
@@ -19,8 +19,8 @@ _STEPS = 4
 class LocalStateCursor:
     """Invariant: no stored key lies strictly between ``_behind`` and ``_at``, the key that the iterator stands on."""
 
-    def __init__(self, database: Rdict, failed: Callable[[Exception, str], Exception]) -> None:
-        self._iterator = database.iter()
+    def __init__(self, database: LocalDatabase, failed: Callable[[Exception, str], Exception]) -> None:
+        self._iterator = database.position()
         self._failed = failed
         #: None: not placed yet.
         self._behind: bytes | None = None

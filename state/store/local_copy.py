@@ -1,4 +1,4 @@
-"""A shard's local copy: the local RocksDB that embodies a committed manifest, and the process's cache of local copies.
+"""A shard's local copy: the local database that embodies a committed manifest, and the process's cache of local copies.
 
 Invariants: between two calls of :meth:`LocalStateCache.acquire` a local copy does not change, and it holds exactly what
 its manifest says; only the cache writes to it, and only by bringing in committed files.  A local copy is private to its
@@ -21,33 +21,33 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pyarrow import fs
-from rocksdict import Cache, Rdict
 
 from ...errors import CheckpointError, CorruptStateError, MixedModeError
 from ..keys.keygroups import KeyGroupRange
 from .cursor import LocalStateCursor
+from .database import LocalDatabase, StateBackend
 from .files import StateFile
 from .folder_owner import own_folder, remove_folders_of_dead_processes
 from .local_folder import make_private
 from .pool import StatePool
 from .restore import Restorer
-from .rocksdb import open_database, scan, wrap
+from .rocksdb import RocksDBBackend
 from .state_manifest import StateManifest
 
 logger = logging.getLogger(__name__)
 
-#: What RocksDB keeps in memory for a database alone.
-_IN_MEMORY = ("rocksdb.cur-size-all-mem-tables", "rocksdb.estimate-table-readers-mem")
+#: The backend that tasks read state with.
+BACKEND: Callable[[int], StateBackend] = RocksDBBackend
 
 
 class LocalStateCopy:
     """Point and range reads of one shard's committed state."""
 
-    def __init__(self, database: Rdict, folder: str, key_groups: KeyGroupRange) -> None:
-        self._database: Rdict | None = database
+    def __init__(self, database: LocalDatabase, folder: str, key_groups: KeyGroupRange) -> None:
+        self._database: LocalDatabase | None = database
+        self._explained = database.explained
         self.folder = folder
         self.key_groups = key_groups
         #: Raises the error of a file in the pool that is not as it was written; set by the cache.
@@ -56,7 +56,7 @@ class LocalStateCopy:
         self.damaged = False
 
     @property
-    def database(self) -> Rdict:
+    def database(self) -> LocalDatabase:
         """The open database; only the cache and compaction may do more than read."""
         if self._database is None:
             raise CheckpointError(f"the replica at {self.folder} is closed")
@@ -65,8 +65,7 @@ class LocalStateCopy:
     def get(self, key: bytes) -> bytes | None:
         """The value of a stored key."""
         try:
-            value: bytes | None = self.database.get(key)
-            return value
+            return self.database.get(key)
         except Exception as error:
             raise self._failed(error, "read from") from error
 
@@ -75,15 +74,14 @@ class LocalStateCopy:
         if not keys:
             return []
         try:
-            values: Any = self.database.get(keys)  # type: ignore[arg-type]
-            return values
+            return self.database.multi_get(keys)
         except Exception as error:
             raise self._failed(error, "read from") from error
 
     def scan(self, lower: bytes, upper: bytes, check: bool = True) -> Iterator[tuple[bytes, bytes]]:
         """Entries with ``lower <= key < upper`` in order, as of the first ``next``; never silently short."""
         try:
-            yield from scan(self.database, lower, upper, check)
+            yield from self.database.scan(lower, upper, check)
         except CorruptStateError as error:
             raise self._damaged(error) from error
 
@@ -95,7 +93,7 @@ class LocalStateCopy:
     def memory_bytes(self) -> int:
         """Bytes that its tables hold in memory, without the blocks of the process's cache; 0 once it is closed."""
         database = self._database
-        return 0 if database is None else sum(database.property_int_value(name) or 0 for name in _IN_MEMORY)
+        return 0 if database is None else database.memory_bytes
 
     def close(self) -> None:
         """Release the database and delete its folder.  Cursors and scans that are still alive keep the files open.
@@ -114,12 +112,12 @@ class LocalStateCopy:
     @property
     def is_lost(self) -> bool:
         """True if its files are gone: what is open may still be read, but nothing can be brought in."""
-        return not os.path.isfile(f"{self.folder}/db/CURRENT")
+        return self._database is None or self._database.is_lost
 
     def _failed(self, error: Exception, doing: str) -> Exception:
         if isinstance(error, CheckpointError):
             return error
-        wrapped = wrap(error, f"{doing} the replica at {self.folder}")
+        wrapped = self._explained(error, f"{doing} the replica at {self.folder}")
         return self._damaged(wrapped) if isinstance(wrapped, CorruptStateError) else wrapped
 
     def _damaged(self, error: CorruptStateError) -> CorruptStateError:
@@ -152,7 +150,7 @@ class LocalStateCache:
     def __init__(self, max_open: int = 8) -> None:
         self._max_open = max_open
         self._held: OrderedDict[tuple[str, int, str], _Held] = OrderedDict()
-        self._blocks: Cache | None = None
+        self._backend: StateBackend | None = None
         self._roots: set[str] = set()
         self._lock = threading.Lock()
         #: Acquisitions that found the local copy current, that had to apply files to it, and that built a new one.
@@ -198,7 +196,7 @@ class LocalStateCache:
     def memory_of(self, local_copy: LocalStateCopy) -> int:
         """Bytes of memory that a local copy takes: its own, and its share of the blocks that all copies have cached."""
         with self._lock:
-            cached = 0 if self._blocks is None else self._blocks.get_usage()
+            cached = 0 if self._backend is None else self._backend.cached_bytes
             return local_copy.memory_bytes + cached // max(1, len(self._held))
 
     def retire(self, job: str, pool: str, shards: int) -> None:
@@ -238,14 +236,14 @@ class LocalStateCache:
         self, job: str, shard: int, manifest: StateManifest, pool: StatePool, local_root: str, cache_bytes: int
     ) -> _Held:
         root = self._root(local_root)
-        if self._blocks is None:
-            self._blocks = Cache(cache_bytes)
-        self._blocks.set_capacity(cache_bytes)
+        if self._backend is None:
+            self._backend = BACKEND(cache_bytes)
+        self._backend.resize(cache_bytes)
         short = hashlib.sha256(job.encode()).hexdigest()[:12]
         folder = f"{root}/{short}-{shard}-{uuid.uuid4().hex[:8]}"
         os.mkdir(folder, 0o700)
-        local_copy = LocalStateCopy(open_database(f"{folder}/db", self._blocks), folder, manifest.key_groups)
-        restorer = Restorer(pool, folder, self._blocks)
+        local_copy = LocalStateCopy(self._backend.open(f"{folder}/db"), folder, manifest.key_groups)
+        restorer = Restorer(pool, folder, self._backend)
         try:
             restorer.restore(local_copy.database, manifest)
         except BaseException:

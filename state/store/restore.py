@@ -11,20 +11,19 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-import pyarrow as pa
-from rocksdict import Cache, IngestExternalFileOptions, Rdict, SstFileWriter, WriteBatch
+from rocksdict import SstFileWriter
 
-from ...errors import CheckpointError, CorruptStateError
+from ...errors import CorruptStateError
 from ..keys.keygroups import KeyGroupRange
+from .database import LocalDatabase, StateBackend
 from .files import StateFile
 from .log import read_log
 from .pool import StatePool
-from .rocksdb import open_database, scan, table_options, without_log, wrap
+from .rocksdb import table_options
 from .state_manifest import StateManifest
 
 #: The first stored key of all and one beyond the last: key groups are two bytes.
@@ -34,12 +33,12 @@ _LOWEST, _HIGHEST = b"", b"\xff\xff\xff"
 class Restorer:
     """Brings files of one pool into the database in one local folder."""
 
-    def __init__(self, pool: StatePool, folder: str, blocks: Cache | None) -> None:
+    def __init__(self, pool: StatePool, folder: str, backend: StateBackend) -> None:
         self.pool = pool
         self._folder = folder
-        self._blocks = blocks
+        self._backend = backend
 
-    def restore(self, database: Rdict, manifest: StateManifest) -> None:
+    def restore(self, database: LocalDatabase, manifest: StateManifest) -> None:
         """Fill an empty database with what ``manifest`` says."""
         if _must_cut(manifest):
             for region in _elementary_regions(manifest):
@@ -49,7 +48,7 @@ class Restorer:
             _delete_outside(database, manifest)
 
     def bring(
-        self, database: Rdict, key_groups: KeyGroupRange, files: Sequence[StateFile], *, at_hand: bool = False
+        self, database: LocalDatabase, key_groups: KeyGroupRange, files: Sequence[StateFile], *, at_hand: bool = False
     ) -> None:
         """Apply files, in order.
 
@@ -65,29 +64,27 @@ class Restorer:
             else:
                 self._apply_log(database, run[0], key_groups, at_hand=at_hand)
 
-    def _ingest(self, database: Rdict, files: Sequence[StateFile]) -> None:
+    def _ingest(self, database: LocalDatabase, files: Sequence[StateFile]) -> None:
         """Ingest tables that follow each other without overlap."""
         paths = []
         for file in files:
             paths.append(f"{self._folder}/{uuid.uuid4().hex}.sst")
             self.pool.fetch(file, paths[-1])
-        options = IngestExternalFileOptions()
-        options.set_move_files(True)
         try:
-            database.ingest_external_file(paths, options)
+            database.ingest(paths)
         except Exception as error:
             where = ", ".join(self.pool.path(file.name) for file in files)
-            kind = CorruptStateError if str(error).startswith("Corruption") else CheckpointError
+            kind = type(database.explained(error, "ingest tables"))
             raise kind(f"state file {where} cannot be read: {error}") from error
         self._check_counts(database, files)
 
-    def _check_counts(self, database: Rdict, files: Sequence[StateFile]) -> None:
+    def _check_counts(self, database: LocalDatabase, files: Sequence[StateFile]) -> None:
         """Compare entry counts.  A table that compaction has taken already is not found; its checksum was right.
 
-        RocksDB does not tell what a table was ingested from, and tables of the same size may span the same keys.
+        Tables of the same size may span the same keys.
         """
         tables: dict[tuple[int, bytes, bytes], list[tuple[int, int]]] = {}
-        for table in database.live_files():
+        for table in database.tables():
             counts = (table["num_entries"] - table["num_deletions"], table["num_deletions"])
             tables.setdefault((table["size"], table["start_key"], table["end_key"]), []).append(counts)
         for file in files:
@@ -98,16 +95,19 @@ class Restorer:
                     f"its checkpoint recorded {file.entries} and {file.tombstones}"
                 )
 
-    def _apply_log(self, database: Rdict, file: StateFile, key_groups: KeyGroupRange, *, at_hand: bool) -> None:
+    def _apply_log(self, database: LocalDatabase, file: StateFile, key_groups: KeyGroupRange, *, at_hand: bool) -> None:
         whole = file.key_groups.first in key_groups and file.key_groups.last in key_groups
         for batch in read_log(self.pool, file, at_hand=at_hand):
-            changes = _changes(batch, None if whole else key_groups)
+            keys, values = batch.column(0).to_pylist(), batch.column(1).to_pylist()
+            if not whole:
+                own = [place for place, key in enumerate(keys) if int.from_bytes(key[:2], "big") in key_groups]
+                keys, values = [keys[place] for place in own], [values[place] for place in own]
             try:
-                database.write(changes, without_log())
+                database.write(keys, values, deletes=batch.column(1).null_count > 0)
             except Exception as error:
-                raise wrap(error, f"apply state file {file.name} to a replica") from error
+                raise database.explained(error, f"apply state file {file.name} to a replica") from error
 
-    def _take_over(self, database: Rdict, manifest: StateManifest, region: KeyGroupRange) -> None:
+    def _take_over(self, database: LocalDatabase, manifest: StateManifest, region: KeyGroupRange) -> None:
         """Build one region in a database of its own and take over its live entries."""
         files = tuple(
             replace(file, clip=None)
@@ -116,22 +116,20 @@ class Restorer:
         )
         folder = f"{self._folder}/{uuid.uuid4().hex}"
         os.makedirs(folder)
-        scratch = open_database(f"{folder}/db", self._blocks)
+        scratch = self._backend.open(f"{folder}/db")
         try:
-            Restorer(self.pool, folder, self._blocks).restore(scratch, StateManifest(region, files))
+            Restorer(self.pool, folder, self._backend).restore(scratch, StateManifest(region, files))
             path = f"{self._folder}/{uuid.uuid4().hex}.sst"
             if _write_live(scratch, region, path):
-                options = IngestExternalFileOptions()
-                options.set_move_files(True)
-                database.ingest_external_file([path], options)
+                database.ingest([path])
         finally:
             scratch.close()
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _write_live(database: Rdict, region: KeyGroupRange, path: str) -> bool:
+def _write_live(database: LocalDatabase, region: KeyGroupRange, path: str) -> bool:
     writer: SstFileWriter | None = None
-    for key, value in scan(database, region.lower_bound, region.upper_bound):
+    for key, value in database.scan(region.lower_bound, region.upper_bound):
         if writer is None:
             writer = SstFileWriter(table_options())
             writer.open(path)
@@ -140,22 +138,6 @@ def _write_live(database: Rdict, region: KeyGroupRange, path: str) -> bool:
         return False
     writer.finish()
     return True
-
-
-def _changes(batch: pa.RecordBatch, only: KeyGroupRange | None) -> WriteBatch:
-    changes = WriteBatch(raw_mode=True)
-    keys, values = batch.column(0).to_pylist(), batch.column(1).to_pylist()
-    if only is None and batch.column(1).null_count == 0:
-        deque(map(changes.__setitem__, keys, values), maxlen=0)
-        return changes
-    for key, value in zip(keys, values, strict=True):
-        if only is not None and int.from_bytes(key[:2], "big") not in only:
-            continue
-        if value is None:
-            del changes[key]
-        else:
-            changes[key] = value
-    return changes
 
 
 def _must_cut(manifest: StateManifest) -> bool:
@@ -178,7 +160,7 @@ def _elementary_regions(manifest: StateManifest) -> list[KeyGroupRange]:
     return [KeyGroupRange(first, after - 1) for first, after in pairwise(edges)]
 
 
-def _delete_outside(database: Rdict, manifest: StateManifest) -> None:
+def _delete_outside(database: LocalDatabase, manifest: StateManifest) -> None:
     """Forget what shared files hold beyond the shard's range, so that it neither counts nor takes space for long."""
     whole = manifest.key_groups
     if all(file.key_groups.first in whole and file.key_groups.last in whole for file in manifest.files):
@@ -189,7 +171,7 @@ def _delete_outside(database: Rdict, manifest: StateManifest) -> None:
         if whole.upper_bound < _HIGHEST:
             database.delete_range(whole.upper_bound, _HIGHEST)
     except Exception as error:
-        raise wrap(error, "clip a replica to its key groups") from error
+        raise database.explained(error, "clip a replica to its key groups") from error
 
 
 def _runs(files: Sequence[StateFile]) -> Iterator[list[StateFile]]:

@@ -12,23 +12,31 @@ their names say; the rules that the rest of the room relies on are here:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from rocksdict import (
     BlockBasedOptions,
     Cache,
     DBCompressionType,
+    IngestExternalFileOptions,
     Options,
     Rdict,
     ReadOptions,
+    WriteBatch,
     WriteOptions,
 )
 
 from ...errors import CheckpointError, CorruptStateError, MixedModeError
+from .database import LocalDatabase, Position, StateBackend
 
 _BLOCK_BYTES = 16 * 1024
 _WRITE_BUFFER_BYTES = 64 * 1024 * 1024
 _BLOOM_BITS_PER_KEY = 10
+#: What RocksDB keeps in memory for a database alone.
+_IN_MEMORY = ("rocksdb.cur-size-all-mem-tables", "rocksdb.estimate-table-readers-mem")
 
 
 def table_options(cache: Cache | None = None) -> Options:
@@ -44,44 +52,110 @@ def table_options(cache: Cache | None = None) -> Options:
     return options
 
 
-def open_database(path: str, cache: Cache | None) -> Rdict:
-    """Create a fresh database."""
-    options = table_options(cache)
-    options.create_if_missing(True)
-    options.set_error_if_exists(True)
-    options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
-    options.set_max_background_jobs(2)
-    options.set_keep_log_file_num(1)
-    options.set_stats_dump_period_sec(0)
-    # A fired timer leaves a tombstone at the front of the timer index; files full of them are compacted early.
-    options.add_compact_on_deletion_collector_factory(10_000, 5_000, 0.5)
-    try:
-        return Rdict(path, options)
-    except Exception as error:
-        raise wrap(error, f"open a replica at {path}") from error
+class RocksDB(LocalDatabase):
+    """A RocksDB of raw bytes."""
+
+    def __init__(self, path: str, cache: Cache | None = None) -> None:
+        options = table_options(cache)
+        options.create_if_missing(True)
+        options.set_error_if_exists(True)
+        options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
+        options.set_max_background_jobs(2)
+        options.set_keep_log_file_num(1)
+        options.set_stats_dump_period_sec(0)
+        # A fired timer leaves a tombstone at the front of the timer index; files full of them are compacted early.
+        options.add_compact_on_deletion_collector_factory(10_000, 5_000, 0.5)
+        self._path = path
+        try:
+            self.rdict = Rdict(path, options)
+        except Exception as error:
+            raise wrap(error, f"open a replica at {path}") from error
+        self.get = self.rdict.get  # called for each key: without a call in between
+
+    def multi_get(self, keys: list[bytes]) -> list[bytes | None]:
+        values: Any = self.rdict.get(keys)  # type: ignore[arg-type]
+        return values
+
+    def position(self) -> Position:
+        return self.rdict.iter()
+
+    def scan(self, lower: bytes, upper: bytes, check: bool = True) -> Iterator[tuple[bytes, bytes]]:
+        bounds = ReadOptions()
+        bounds.set_iterate_upper_bound(upper)
+        cursor = self.rdict.iter(bounds)
+        cursor.seek(lower)
+        while cursor.valid():
+            yield cursor.key(), cursor.value()
+            cursor.next()
+        if check:
+            try:
+                cursor.status()
+            except Exception as error:
+                raise wrap(error, "scan a replica") from error
+
+    def write(self, keys: Sequence[bytes], values: Sequence[bytes | None], *, deletes: bool) -> None:
+        changes = WriteBatch(raw_mode=True)
+        if deletes:
+            for key, value in zip(keys, values, strict=True):
+                if value is None:
+                    del changes[key]
+                else:
+                    changes[key] = value
+        else:
+            deque(map(changes.__setitem__, keys, values), maxlen=0)
+        self.rdict.write(changes, _without_log())
+
+    def ingest(self, paths: list[str]) -> None:
+        options = IngestExternalFileOptions()
+        options.set_move_files(True)
+        self.rdict.ingest_external_file(paths, options)
+
+    def delete_range(self, lower: bytes, upper: bytes) -> None:
+        self.rdict.delete_range(lower, upper)
+
+    def explained(self, error: Exception, doing: str) -> MixedModeError:
+        return wrap(error, doing)
+
+    def tables(self) -> list[dict[str, Any]]:
+        """RocksDB does not tell what a table was ingested from, nor of one that compaction has taken."""
+        found: list[dict[str, Any]] = self.rdict.live_files()
+        return found
+
+    @property
+    def memory_bytes(self) -> int:
+        return sum(self.rdict.property_int_value(name) or 0 for name in _IN_MEMORY)
+
+    @property
+    def is_lost(self) -> bool:
+        """True if its files are gone: what is open may still be read, but nothing can be brought in."""
+        return not os.path.isfile(f"{self._path}/CURRENT")
+
+    def close(self) -> None:
+        self.rdict.close()
 
 
-def without_log() -> WriteOptions:
+class RocksDBBackend(StateBackend):
+    """All RocksDBs of a process, with one cache of blocks."""
+
+    def __init__(self, cache_bytes: int) -> None:
+        self._blocks = Cache(cache_bytes)
+
+    def open(self, path: str) -> RocksDB:
+        return RocksDB(path, self._blocks)
+
+    def resize(self, cache_bytes: int) -> None:
+        self._blocks.set_capacity(cache_bytes)
+
+    @property
+    def cached_bytes(self) -> int:
+        return self._blocks.get_usage()
+
+
+def _without_log() -> WriteOptions:
     """Write options of every write to a local copy."""
     options = WriteOptions()
     options.disable_wal = True  # type: ignore[method-assign, assignment]
     return options
-
-
-def scan(database: Rdict, lower: bytes, upper: bytes, check: bool = True) -> Iterator[tuple[bytes, bytes]]:
-    """Entries with ``lower <= key < upper`` as of now; never silently short unless ``check`` is off."""
-    bounds = ReadOptions()
-    bounds.set_iterate_upper_bound(upper)
-    cursor = database.iter(bounds)
-    cursor.seek(lower)
-    while cursor.valid():
-        yield cursor.key(), cursor.value()
-        cursor.next()
-    if check:
-        try:
-            cursor.status()
-        except Exception as error:
-            raise wrap(error, "scan a replica") from error
 
 
 def wrap(error: Exception, doing: str) -> MixedModeError:

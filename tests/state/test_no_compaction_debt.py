@@ -38,7 +38,7 @@ def migrated(workspace: Workspace, registry: StateRegistry, max_file_bytes: int 
 
 def number(local_copy: LocalStateCopy, name: str) -> int:
     """A property of the local copy's database."""
-    found = local_copy.database.property_value(f"rocksdb.{name}")
+    found = local_copy.database.rdict.property_value(f"rocksdb.{name}")
     assert found is not None, f"there is no property {name}"
     return int(found)
 
@@ -94,6 +94,6 @@ def test_writes_beyond_the_memtable_reach_level_0(workspace: Workspace, registry
         large = [(group.to_bytes(2, "big") + b"\x01large", b"%d" % epoch * 200_000) for group in WHOLE]
         manifest = manifest.append(workspace.written(workspace.log(epoch), large))
         local_copy = workspace.local_copy(manifest)
-    local_copy.database.flush()
+    local_copy.database.rdict.flush()
     assert sum(files_by_level(local_copy)[:BOTTOM_LEVEL]) > 0
     assert_no_debt(local_copy)

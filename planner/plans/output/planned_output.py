@@ -10,7 +10,7 @@ from ....runtime.connectors.sinks.formats import format_of
 from ....runtime.operators.output_transform import OutputTransform
 from ....runtime.spec import Settings
 from ...inputs.inputs import Inputs
-from ...stages.tail import check_order_column, output_key
+from ...stages.output_transform import check_order_column, output_key
 from ..graph import StageGraph
 from ..plan import SinkPlan
 from .folders import (

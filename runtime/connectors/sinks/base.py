@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 Guarantee = Literal["exactly-once", "at-least-once"]
-#: What a job that begins does about rows that its output holds (``execution.sink.existing``).
-ExistingRows = Literal["auto", "append", "replace"]
 
 
 class Flag(Protocol):

@@ -24,7 +24,7 @@ from ...connectors.staging import StagedFile
 from ...jobs.executor import EpochExecutor, StageResult
 from ...jobs.output_transform_task import staged_behind
 from ...jobs.shuffle import InPlace
-from ...metrics.backlog import BacklogProgress
+from ...metrics.backlog_progress import BacklogProgress
 from ...metrics.events.facts import FactListener, ShardsReused, WholeResultObserved
 from ...operators.contract import EpochSpec
 from ...operators.emission import EMITTED_COLUMN, emitted_when_due

@@ -22,7 +22,7 @@ from ...connectors.sources.live_query import LiveSource, Stopped
 from ...jvm.jvm_loss import explain_jvm_loss
 from ...jvm.spark_errors import what_happened
 from ...jvm.worker_errors import translate
-from ...metrics.backlog import BacklogProgress
+from ...metrics.backlog_progress import BacklogProgress
 from ...metrics.events.events import PhaseBegan, RunRestored, SavepointWritten
 from ...metrics.events.facts import FactListener, RunFinished, StateEvolved, file_lost
 from ...spec import JobSpec

@@ -13,7 +13,7 @@ from ...checkpoints.store import CheckpointStore
 from ...connectors.output_place import OutputPlace
 from ...connectors.sources.live_query import LiveSource
 from ...jobs.executor import EpochExecutor
-from ...metrics.backlog import BacklogProgress
+from ...metrics.backlog_progress import BacklogProgress
 from ...metrics.events.events import CheckpointCompleted, SourceChanged
 from ...metrics.events.facts import FactListener
 from ...protocols.checkpoint_scheduler import COVERED_MS, CheckpointScheduler

@@ -228,15 +228,6 @@ class StageCut:
     def manifests(self) -> tuple[StateManifest, ...]:
         return tuple(shard.manifest for shard in self.shards)
 
-    def with_manifests(self, manifests: Mapping[int, StateManifest]) -> StageCut:
-        """The same state in other files."""
-        return replace(
-            self,
-            shards=tuple(
-                replace(shard, manifest=manifests.get(place, shard.manifest)) for place, shard in enumerate(self.shards)
-            ),
-        )
-
     def to_metadata(self, *, with_state: bool) -> OperatorState:
         """What ``_metadata`` says of it; ``with_state`` False: the state of the shards is left out."""
         shards = tuple(

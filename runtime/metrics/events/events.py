@@ -13,6 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from .event_parts import InputNode, PlannedPhase, SourcePosition, SourceProgress, StageNode, StageProgress
+from .event_parts import ShardTime as ShardTime
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunEvent:
@@ -30,50 +33,6 @@ class RunEvent:
     name: str | None = None
     #: When it happened: milliseconds since 1970.
     at_ms: int = 0
-
-
-# -- what a job is -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class InputNode:
-    """Something that the job reads."""
-
-    name: str
-    #: "history" (bounded) or "live".
-    kind: str
-    #: How it goes on from its history, in words; None: nobody has said, or it has none.
-    seam: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class StageNode:
-    """A keyed stage of the job."""
-
-    uid: str
-    #: What it does, such as "aggregate" or the name of a processor's class.
-    operator: str
-    #: Names of the key columns.
-    key: tuple[str, ...] = ()
-    #: The column of event time; None: there is none.
-    event_time: str | None = None
-    watermark_delay_ms: int = 0
-    #: Names of the inputs that it reads.
-    inputs: tuple[str, ...] = ()
-    #: Uids of the stages whose rows it takes.
-    stages: tuple[str, ...] = ()
-    #: Whether its rows are the job's output.
-    is_output: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlannedPhase:
-    """A phase of the plan."""
-
-    kind: str
-    #: "sorted" (one key at a time) or "random".
-    style: str
-    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,60 +110,6 @@ class BacklogProgressed(RunEvent):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShardTime:
-    """What one shard's task took."""
-
-    shard: int
-    seconds: float
-    rows: int
-    spilled_bytes: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class StageProgress:
-    """What one keyed stage did in an epoch."""
-
-    uid: str
-    input_rows: int = 0
-    output_rows: int = 0
-    #: Rows that came too late.
-    late_rows: int = 0
-    #: Keys that were touched.
-    keys: int = 0
-    timers_fired: int = 0
-    #: Shards that took part.
-    shards: int = 0
-    #: Those of them whose state was not where their task ran, and was restored there.
-    restored_shards: int = 0
-    #: Entries of its state after the epoch (values and timers; about), and the bytes and files that they take.
-    state_entries: int = 0
-    state_bytes: int = 0
-    state_files: int = 0
-    spilled_bytes: int = 0
-    #: By phase of the task, the slowest shard: "restore", "read", "sort", "process", "publish".
-    durations_ms: dict[str, int] = field(default_factory=dict)
-    #: The shards that took longest, slowest first.
-    slowest: tuple[ShardTime, ...] = ()
-    #: How far it has fired; None: it has no watermark yet, or is at the end of time.
-    watermark_ms: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class SourceProgress:
-    """A source after an epoch."""
-
-    name: str
-    is_backlog: bool
-    finished: bool
-    #: Whether it holds nobody's watermark back, for want of rows.
-    is_idle: bool = False
-    #: None: it has none.
-    watermark_ms: int | None = None
-    #: Greatest event time; None: no row had one.
-    max_event_time_ms: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class EpochApplied(RunEvent):
     """An epoch has succeeded and is part of the job's state.
 
@@ -253,25 +158,6 @@ class EpochApplied(RunEvent):
     coordinator: dict[str, int] | None = None
     #: What ``observe()`` has computed of the rows, by name.
     observed: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SourcePosition:
-    """Where a live input stood when an epoch's micro-batch had been read, in the source's own terms."""
-
-    name: str
-    #: The epoch that read it.
-    epoch: int
-    start: Any = None
-    end: Any = None
-    #: The newest that the source had when the micro-batch was planned.
-    latest: Any = None
-    #: Messages that wait, by topic and partition; None: the source does not say.
-    lag: dict[str, dict[str, int]] | None = None
-    #: The same in all.
-    lag_messages: int | None = None
-    #: What else the source says.
-    metrics: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

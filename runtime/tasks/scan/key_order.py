@@ -103,13 +103,6 @@ def is_sortable(data_type: pa.DataType) -> bool:
     )
 
 
-def as_numbers(column: pa.Array) -> np.ndarray | None:
-    """Values whose order is that of whole numbers; None: they are others, or there are nulls."""
-    if column.null_count or not is_sortable(column.type):
-        return None
-    return _whole_numbers(column)
-
-
 def _whole_numbers(column: pa.Array) -> np.ndarray:
     if not pa.types.is_signed_integer(column.type):
         column = column.view(pa.int32() if pa.types.is_date32(column.type) else pa.int64())

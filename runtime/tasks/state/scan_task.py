@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from pyarrow import fs
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType
 
-from ....errors import CorruptStateError
+from ....errors import CheckpointError, CorruptStateError
 from ....state.backend.reader import Ident, ShardView
 from ....state.keys.keys import KeyCodec
 from ....state.keys.layout import TIMER_KINDS
@@ -34,6 +34,11 @@ from ...checkpoints.stored_checkpoints import StoredCheckpoints
 from ...operators.columnar.record_codec import RecordCodec, RecordListCodec
 from ...operators.processor.rows.row_writer import RowWriter
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: The setting that says where tasks put local copies.
+LOCAL_DIR = "spark.mixedmode.state.local-dir"
 #: Rows, and about bytes of state, per record batch.
 _BATCH_ROWS = 10_000
 _BATCH_BYTES = 16 * 1024 * 1024
@@ -51,6 +56,16 @@ def spark_type(data_type: pa.DataType) -> DataType:
 def struct_of(schema: pa.Schema) -> StructType:
     """The Spark struct of a stored schema."""
     return StructType([StructField(field.name, spark_type(field.type)) for field in schema])
+
+
+def layout_of(stored: OperatorState) -> StateLayout:
+    """How an operator's state is laid out; raises CheckpointError if its checkpoint does not say so."""
+    if stored.layout is None:
+        raise CheckpointError(
+            f"the checkpoint or savepoint does not say which key columns stage {stored.uid!r} has: it was written by an"
+            " older version of mixedmode. Let the job take another one"
+        )
+    return stored.layout
 
 
 @dataclass(frozen=True)
@@ -73,23 +88,19 @@ class Shards:
     only: Ident | None = None
 
     @classmethod
-    def of(
-        cls,
-        store: StoredCheckpoints,
-        checkpoint_id: int,
-        stored: OperatorState,
-        layout: StateLayout,
-        local_dir: str | None,
-    ) -> Shards:
+    def of(cls, spark: SparkSession, store: StoredCheckpoints, checkpoint_id: int, stored: OperatorState) -> Shards:
         """All shards of an operator.
 
         Args:
+            spark: the session that says where tasks put local copies.
             store: where the checkpoint is.
             checkpoint_id: which one.
             stored: the operator.
-            layout: that of its state.
-            local_dir: where tasks put local copies; None: where it is usual.
+
+        Raises:
+            CheckpointError: the checkpoint does not say what the keys are.
         """
+        layout = layout_of(stored)
         return cls(
             filesystem=store.filesystem,
             location=store.location,
@@ -98,7 +109,7 @@ class Shards:
             manifests=tuple(shard.load() for shard in stored.shards),
             key_schema=schema_from_json(layout.key_schema),
             key_labels=layout.key_labels,
-            local_dir=local_dir,
+            local_dir=spark.conf.get(LOCAL_DIR, None),
             now_ms=round(time.time() * 1000),
             visited=tuple(range(len(stored.shards))),
         )

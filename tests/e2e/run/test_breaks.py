@@ -247,7 +247,7 @@ def test_the_log_of_a_failure(
     with pytest.raises(UserCodeError):
         query.awaitTermination(300)
     errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
-    assert [record.name for record in errors] == ["mixedmode.runtime.metrics.history"], errors
+    assert [record.name for record in errors] == ["mixedmode.runtime.metrics.run_history"], errors
     said = errors[0].getMessage()
     assert re.fullmatch(
         r"query frail failed in phase live, behind epoch \d+: json\.decoder\.JSONDecodeError: .*", said

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 from mixedmode.runtime.catalyst.spark_cluster import JobWork
 from mixedmode.runtime.connectors.sources.data_loss import ForgottenMessages
-from mixedmode.runtime.metrics.backlog import BacklogProgress
+from mixedmode.runtime.metrics.backlog_progress import BacklogProgress
 from mixedmode.runtime.metrics.events.events import CheckpointCompleted, DataLost
 from mixedmode.runtime.metrics.events.facts import (
     BacklogMoved,
@@ -29,8 +29,8 @@ from mixedmode.runtime.metrics.events.facts import (
     SourceSeen,
     messages_lost,
 )
-from mixedmode.runtime.metrics.history import RunHistory
 from mixedmode.runtime.metrics.progress import QueryProgress, timestamp
+from mixedmode.runtime.metrics.run_history import RunHistory
 from mixedmode.runtime.tasks.progress import ScanProgress, TaskProgress
 from pyarrow import fs
 from pyspark.sql import Row
@@ -77,7 +77,7 @@ def test_a_pass_is_told_while_it_runs_and_at_its_end(tmp_path: Path) -> None:
 
 def test_a_look_that_fails_is_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark may just be forgetting the stage that it is asked for: the pass is told of after that, too."""
-    monkeypatch.setattr("mixedmode.runtime.metrics.backlog._PERIOD_S", 0.01)
+    monkeypatch.setattr("mixedmode.runtime.metrics.backlog_progress._PERIOD_S", 0.01)
     looks: list[int] = []
     heard = threading.Event()
 

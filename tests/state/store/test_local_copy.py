@@ -23,7 +23,7 @@ from mixedmode.state.store.compaction import compact
 from mixedmode.state.store.cursor import LocalStateCursor
 from mixedmode.state.store.folder_owner import own_folder, remove_folders_of_dead_processes
 from mixedmode.state.store.local_copy import LocalStateCopy, process_cache
-from mixedmode.state.store.rocksdb import open_database, scan
+from mixedmode.state.store.rocksdb import RocksDB
 from mixedmode.state.store.state_manifest import StateManifest, redeal
 from pyarrow import fs
 from state_support import CACHE_BYTES, WHOLE, Workspace, contents, stored
@@ -216,7 +216,8 @@ def test_the_pool_is_never_written_to(workspace: Workspace) -> None:
     first, second = two_epochs(workspace)
     before = {path.name: path.read_bytes() for path in Path(workspace.pool).iterdir()}
     held = workspace.local_copy(second)
-    held.database.compact_range(None, None)
+    assert isinstance(held.database, RocksDB)
+    held.database.rdict.compact_range(None, None)
     workspace.cache.close()
     assert {path.name: path.read_bytes() for path in Path(workspace.pool).iterdir()} == before
     assert len(contents(workspace.local_copy(first))) == 1000
@@ -324,7 +325,8 @@ def test_damage_of_the_local_copy_alone_is_told_apart(tmp_path: Path) -> None:
 
 def test_an_unchecked_iteration_would_have_been_short(tmp_path: Path) -> None:
     """The trap that scan() guards against is real: rocksdict's items() ends early and silently over damage."""
-    database = open_database(str(tmp_path / "db"), None)
+    found = RocksDB(str(tmp_path / "db"))
+    database = found.rdict
     for i in range(20_000):
         database[stored(0, i)] = os.urandom(64)
     database.flush()
@@ -334,7 +336,7 @@ def test_an_unchecked_iteration_would_have_been_short(tmp_path: Path) -> None:
         file.write(bytes(64))
     assert len(list(database.items())) < 20_000
     with pytest.raises(CorruptStateError):
-        list(scan(database, b"", b"\xff"))
+        list(found.scan(b"", b"\xff"))
     database.close()
 
 
@@ -372,7 +374,7 @@ class _ListDatabase:
         self._keys = keys
         self._place = 0
 
-    def iter(self) -> _ListDatabase:
+    def position(self) -> _ListDatabase:
         return self
 
     def seek(self, key: bytes) -> None:

@@ -14,7 +14,7 @@ from mixedmode.runtime.driver.state.job_state import JobState
 from mixedmode.runtime.driver.state.stage_state import StageState
 from mixedmode.runtime.metrics.events.events import CheckpointCompleted
 from mixedmode.runtime.metrics.events.facts import EpochReport, RowsDelivered
-from mixedmode.runtime.metrics.history import RunHistory
+from mixedmode.runtime.metrics.run_history import RunHistory
 from mixedmode.runtime.operators.contract import EpochSpec, ShardCounters
 from mixedmode.runtime.protocols.watermarks import WatermarkTracker
 from mixedmode.runtime.spec import Phase

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from mixedmode.runtime.connectors.staging import StagedFile
-from mixedmode.runtime.metrics.epoch import durations_ms, offsets_entry, source_entries, state_operator, totals
+from mixedmode.runtime.metrics.epoch_records import durations_ms, offsets_entry, source_entries, state_operator, totals
 from mixedmode.runtime.metrics.events.facts import OffsetsRead, SourceSeen
 from mixedmode.runtime.operators.contract import ShardCounters
 from mixedmode.runtime.tasks.report import ShardReport

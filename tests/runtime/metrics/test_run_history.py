@@ -29,7 +29,7 @@ from mixedmode.runtime.metrics.events.facts import (
     file_lost,
     messages_lost,
 )
-from mixedmode.runtime.metrics.history import RunHistory
+from mixedmode.runtime.metrics.run_history import RunHistory
 from mixedmode.runtime.protocols.lifecycle.events import Stop
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..checkpoints.identity import query_id
 from ..jvm.spark_errors import cause_first
-from .epoch import (
+from .epoch_records import (
     checkpoint_entry,
     durations_ms,
     event_time,

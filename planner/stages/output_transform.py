@@ -45,7 +45,7 @@ _NEEDED_NODES = ("Join", "CartesianProduct", "Union")
 _NODE_NAME = re.compile(r"(?:\*(?:\(\d+\))? )?(\w+)")
 
 
-def plan_tail(stage: KeyedStage, part: InputPart) -> OutputTransform | None:
+def plan_output_transform(stage: KeyedStage, part: InputPart) -> OutputTransform | None:
     """What is to be done to a stage's rows before they are staged; None: nothing.
 
     Raises:
@@ -88,10 +88,10 @@ def plan_union(output: Inputs, uids: Mapping[KeyedStage, str]) -> OutputTransfor
         uids: ids of the stages.
 
     Raises:
-        PlanError: as :func:`plan_tail`, of any of them.
+        PlanError: as :func:`plan_output_transform`, of any of them.
     """
     stages = [cast(KeyedStage, part.origin) for part in output.parts]
-    tails = [plan_tail(stage, part) for stage, part in zip(stages, output.parts, strict=True)]
+    tails = [plan_output_transform(stage, part) for stage, part in zip(stages, output.parts, strict=True)]
     check_distinct_fields("the output", output.schema, case_sensitive=output.case_sensitive)
     for field in output.schema.fields:
         _check_type(field)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from mixedmode import OptionError, PlanError
 from mixedmode.planner.frames.frame import MixedFrame
+from mixedmode.planner.stages.output_transform import output_key, plan_output_transform
 from mixedmode.planner.stages.stage import stages_of
-from mixedmode.planner.stages.tail import output_key, plan_tail
 from mixedmode.runtime.driver.recovery.backlog_fingerprint import backlog_fingerprint
 from mixedmode.runtime.operators.output_transform import OutputTransform
 from mixedmode.runtime.spec import JobSpec
@@ -39,7 +39,7 @@ def counted(both: MixedFrame) -> MixedFrame:
 
 def tail_of(frame: MixedFrame) -> OutputTransform:
     output = frame.writeStream._output
-    tail = plan_tail(stages_of(output)[0], output.parts[0])
+    tail = plan_output_transform(stages_of(output)[0], output.parts[0])
     assert tail is not None
     return tail
 
