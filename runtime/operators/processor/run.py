@@ -56,7 +56,9 @@ class ProcessorRun:
         self._epoch = context.epoch
         self._counters = context.counters
         self._codec = KeyCodec(operator.key_schema)
-        self._input = operator.form.input(operator.input_schema, operator.initial_schema, context.local_dir)
+        self._input = operator.form.input(
+            operator.input_schema, operator.initial_schema, context.local_dir, first=context.epoch.first
+        )
         self._cogroups = operator.form.side_column is not None
         if self._cogroups:
             self._counters.rows_late_right = 0
