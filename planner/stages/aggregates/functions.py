@@ -203,7 +203,7 @@ def _extreme(which: Any) -> Plan:
 def _extreme_by(which: Any) -> Plan:
     def plan(call: Call, partials: PartialColumns) -> PlannedResult:
         value, order = call.arguments
-        return _by(call, partials, which, value, order, ties=False)
+        return _by(call, partials, which, value, order, ties=True)  # as Spark merges its own buffers
 
     return plan
 

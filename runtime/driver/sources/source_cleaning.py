@@ -47,10 +47,13 @@ class SourceCleaning:
             return
         for number in self.store.ids():
             try:
-                self._done = self.store.read(number).spark
-                return
+                oldest = self.store.read(number).spark
             except CorruptStateError as error:
                 logger.info("checkpoint %s does not say which live files it holds: %s", number, error)
+                continue
+            if oldest is not None and oldest.batch_id > 0:  # those of its last micro-batch may still be there
+                self._done = self._position(oldest.batch_id - 1) or oldest
+            return
 
     def clean(self, position: SparkPosition | None) -> None:
         """Clean up what the micro-batches before the last one of a complete checkpoint have read.
@@ -63,10 +66,8 @@ class SourceCleaning:
         last = position.batch_id - 1
         if last < 0 or (self._done is not None and last <= self._done.batch_id):
             return
-        try:
-            end = self.store.spark_log.position(last)
-        except OSError as error:
-            logger.info("live files up to micro-batch %s stay for now: %s", last, error)
+        end = self._position(last)
+        if end is None:
             return
         for place, number in enumerate(log_numbers(self.job.live)):
             cleaner = self.live.cleaners.get(number)
@@ -78,3 +79,11 @@ class SourceCleaning:
                 except (Py4JError, PySparkException) as error:  # as in Spark, which tells it in its log
                     logger.warning("live file %s was not cleaned up: %s", path, error)
         self._done = end
+
+    def _position(self, batch_id: int) -> SparkPosition | None:
+        """Spark's position behind a micro-batch; None: its log has it no more."""
+        try:
+            return self.store.spark_log.position(batch_id)
+        except OSError as error:
+            logger.info("Spark's log says no more where micro-batch %s ended: %s", batch_id, error)
+            return None

@@ -27,7 +27,9 @@ class HandlerCalls:
         self._context = context
         self._epoch = context.epoch
         #: What the shard's rows are read by.
-        self.input = operator.form.input(operator.input_schema, operator.initial_schema, context.local_dir)
+        self.input = operator.form.input(
+            operator.input_schema, operator.initial_schema, context.local_dir, first=context.epoch.first
+        )
         self._cogroups = operator.form.side_column is not None
         if self._cogroups:
             context.counters.rows_late_right = 0

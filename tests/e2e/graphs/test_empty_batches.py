@@ -132,6 +132,9 @@ def functions() -> list[Any]:
 GLOBALS: dict[str, Any] = {
     "one stage": lambda rows: rows.where("value < 0").agg(*functions()),
     "several stages": lambda rows: rows.where("value < 0").dropDuplicates(["key"]).groupBy().agg(*functions()),
+    "of several rows of one order the last": lambda rows: rows.agg(
+        F.max_by("value", F.col("key") % 1).alias("x"), F.min_by("value", F.col("key") % 1).alias("y")
+    ),
     "a union of which one part has rows": lambda rows: (
         rows.where("value < 0").union(rows.where("key = 1")).groupBy().agg(F.count("*").alias("n"))
     ),

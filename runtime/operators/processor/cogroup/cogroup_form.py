@@ -40,7 +40,9 @@ class Cogrouped(Form):
     def facts(self) -> str:
         return " ".join([*(schema.json() for schema in self.schemas), self._form.facts])
 
-    def input(self, schema: StructType, initial_schema: StructType | None, folder: str) -> ProcessorInput:
+    def input(
+        self, schema: StructType, initial_schema: StructType | None, folder: str, *, first: bool = False
+    ) -> ProcessorInput:
         return CogroupInput(lambda each: self._form.input(each, None, folder), self.schemas, initial_schema, folder)
 
     def output(self, schema: StructType, write: Callable[[pa.RecordBatch], None]) -> ProcessorOutput:

@@ -33,8 +33,10 @@ class FramesForm(Form):
     def facts(self) -> str:
         return repr(self.settings)
 
-    def input(self, schema: StructType, initial_schema: StructType | None, folder: str) -> ProcessorInput:
-        return FrameInput(schema, initial_schema, self.settings)
+    def input(
+        self, schema: StructType, initial_schema: StructType | None, folder: str, *, first: bool = False
+    ) -> ProcessorInput:
+        return FrameInput(schema, initial_schema, self.settings, first=first)
 
     def output(self, schema: StructType, write: Callable[[pa.RecordBatch], None]) -> ProcessorOutput:
         return FrameBuffer(schema, write, self.settings)

@@ -25,12 +25,22 @@ class FrameInput:
         schema: the input rows.
         initial_schema: the rows of the initial state; None: there is none.
         settings: what the session says of pandas.
+        first: the epoch in which the initial state is handed over.
     """
 
-    def __init__(self, schema: StructType, initial_schema: StructType | None, settings: FrameSettings) -> None:
+    def __init__(
+        self,
+        schema: StructType,
+        initial_schema: StructType | None,
+        settings: FrameSettings,
+        *,
+        first: bool = False,
+    ) -> None:
         self._reader = FrameReader(schema, settings)
         self._initial = None if initial_schema is None else FrameReader(initial_schema, settings)
         self._limit = FrameLimit(settings)
+        #: In PySpark all rows have the columns of the initial state as long as it is handed over.
+        self._measured = [*schema.fieldNames(), *([INITIAL_STATE_COLUMN] if first and initial_schema else [])]
         self._batch: pa.RecordBatch | None = None
         self._view: FrameView | None = None
         #: The batch has rows of the initial state.
@@ -46,7 +56,7 @@ class FrameInput:
 
     def open(self, batch: pa.RecordBatch) -> None:
         self._batch, self._view = batch, None
-        self._limit.note(batch, self._reader.names)
+        self._limit.note(batch, self._measured)
         if self._initial is not None:
             initial = batch.column(INITIAL_STATE_COLUMN)
             self._has_initial = initial.null_count < len(initial)

@@ -52,8 +52,17 @@ class Form(ABC):
         return ""
 
     @abstractmethod
-    def input(self, schema: StructType, initial_schema: StructType | None, folder: str) -> ProcessorInput:
-        """Hands over rows of a schema, and of an initial state if there is one; ``folder``: on the local disk."""
+    def input(
+        self, schema: StructType, initial_schema: StructType | None, folder: str, *, first: bool = False
+    ) -> ProcessorInput:
+        """Hands over rows of a schema, and of an initial state if there is one.
+
+        Args:
+            schema: the rows.
+            initial_schema: those of the initial state; None: there is none.
+            folder: on the local disk.
+            first: this is the epoch in which the initial state is handed over.
+        """
 
     @abstractmethod
     def output(self, schema: StructType, write: Callable[[pa.RecordBatch], None]) -> ProcessorOutput:
@@ -71,7 +80,9 @@ class Form(ABC):
 class RowsForm(Form):
     """``transformWithState``: rows."""
 
-    def input(self, schema: StructType, initial_schema: StructType | None, folder: str) -> ProcessorInput:
+    def input(
+        self, schema: StructType, initial_schema: StructType | None, folder: str, *, first: bool = False
+    ) -> ProcessorInput:
         return RowInput(schema, initial_schema)
 
     def output(self, schema: StructType, write: Callable[[pa.RecordBatch], None]) -> ProcessorOutput:

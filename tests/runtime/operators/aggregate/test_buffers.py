@@ -153,7 +153,7 @@ def test_extremes_order_nested_values_as_spark_does() -> None:
 
 
 def test_of_equal_orders_the_earlier_row_stays_unless_ties_go_to_the_later() -> None:
-    """That is how first and last by event time differ."""
+    """That is how first and last by event time differ; max_by and min_by give the later one, as in Spark."""
     old, new = ([pa.array([value]), pa.array([5])] for value in ("old", "new"))
     for which in ("min", "max"):
         assert ExtremeByBuffer((0, 1), which).merge(old, new)[0].to_pylist() == ["old"]  # type: ignore[arg-type]

@@ -117,19 +117,24 @@ def test_initial_state_comes_before_the_rows_of_its_key(
 
 
 @pytest.mark.parametrize("cuts", [[], [3, 17], list(range(40))])
-@pytest.mark.parametrize("with_initial", [False, True])
-def test_a_frame_is_bounded_by_its_bytes(cuts: list[int], with_initial: bool) -> None:
-    """By the average size of rows in the user's columns, wherever batches are cut, and with an initial state, too."""
+@pytest.mark.parametrize(("with_initial", "first"), [(False, True), (True, False), (True, True)])
+def test_a_frame_is_bounded_by_its_bytes(cuts: list[int], with_initial: bool, first: bool) -> None:
+    """By the average size of rows in the user's columns, wherever batches are cut.
+
+    While an initial state is handed over, its columns count, too, as in PySpark.
+    """
     columns = {"key": pa.array(["k"] * 40), "n": pa.array(range(40), pa.int64())}
     if with_initial:
         nothing = pa.nulls(40, pa.struct(list(arrow_schema(INITIAL))))
         columns |= {KIND_COLUMN: pa.array([1] * 40, pa.int32()), INITIAL_STATE_COLUMN: nothing}
-    frames = FrameInput(INPUT, INITIAL if with_initial else None, FrameSettings("UTC", max_bytes=85))
+    frames = FrameInput(INPUT, INITIAL if with_initial else None, FrameSettings("UTC", max_bytes=85), first=first)
     ((_, its),) = ((key, list(its)) for key, its in handed_over(batches(columns, cuts), frames))
     found = [frame[1] if with_initial else frame for frame in its]
     assert [n for frame in found for n in frame["n"]] == list(range(40))
     # A row has 13 bytes and two bits for nulls; a batch has an offset more, and whole bytes.
     expected = [5] * 8 if len(cuts) == 40 else [7] * 5 + [5]
+    if with_initial and first:
+        expected = [3] * 13 + [1] if len(cuts) == 40 else [4] * 10
     assert [len(frame) for frame in found] == expected
 
 
