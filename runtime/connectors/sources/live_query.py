@@ -111,11 +111,11 @@ class LiveSource:
     @property
     def is_drained(self) -> bool:
         """True if the query has found nothing more when it last looked at the source; before it has looked, False."""
-        if self.query is None or not self.query.isActive:
+        if self.query is None:
             return False
         status = self.query.status
         self._has_looked |= status["isDataAvailable"] or status["message"].startswith(_HAS_LOOKED)
-        return self._has_looked and not status["isDataAvailable"]
+        return self._has_looked and not status["isDataAvailable"] and self.query.isActive
 
     @property
     def is_looking(self) -> bool:

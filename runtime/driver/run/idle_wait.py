@@ -19,7 +19,8 @@ def idle_s(run: RunningJob, live: LiveSource | None = None) -> float:
     """Seconds until the next checkpoint, processing-time timer or step of the watermark, at most one."""
     with run.context.turn:
         waits = [LONGEST_S]
-        if live is not None and not live.is_drained and run.epochs.is_due:
+        # Whether a source is drained is asked last: that takes three calls to the JVM, behind each epoch.
+        if live is not None and run.epochs.is_due and not live.is_drained:
             waits.append(_LOOKED_FOR_S if live.is_looking else _NEXT_LOOK_S)
         next_checkpoint_ms = run.scheduler.next_trigger_ms(changed=run.checkpoints.has_change)
         if next_checkpoint_ms is not None:
