@@ -27,6 +27,7 @@ from ...state.keys.key_hash import is_hashable
 from ..catalyst.prepared.micro_batch import plan_behind
 from ..catalyst.spark_plans import analyzed, leaves, united
 from ..catalyst.types.arrow_types import arrow_schema
+from ..operators.aggregate.operator import AggregateOperator
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ..scan.known_scans import recall, remember
 from ..scan.parquet_scan import NotTakenError
@@ -65,6 +66,7 @@ def recognise(
     """
     if not operator.scans_files:
         raise NotTakenError(f"a stage of kind {getattr(operator, 'kind', type(operator).__name__)} needs Spark's rows")
+    assert isinstance(operator, AggregateOperator), "no other stage says that it scans files"
     check_source(frame, 0 if engine == "arrow" else LEAST_BYTES)
     prepared = operator.prepare_scan(frame, epoch)  # type: ignore[arg-type]
     overlaps = operator.window_overlaps
@@ -89,13 +91,10 @@ def recognise(
     return found
 
 
-def _ordered_columns(operator: KeyedOperator) -> set[str]:
+def _ordered_columns(operator: AggregateOperator) -> set[str]:
     """Partial aggregates of which more comes out than how many values there are, or what they add up to."""
-    partials = getattr(operator, "partials", None)
-    if partials is None:
-        return set()
-    others = (one for one in partials.results if one.kind not in _WITHOUT_ORDER)
-    return {partials.places[place] for one in others for place in one.columns}
+    others = (one for one in operator.partials.results if one.kind not in _WITHOUT_ORDER)
+    return {operator.partials.places[place] for one in others for place in one.columns}
 
 
 @dataclass(frozen=True)

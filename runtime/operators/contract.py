@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ...state.store.compaction import StateRewrite
     from ...state.store.files import SortedStateWriter
     from ...state.store.local_copy import LocalStateCopy
-    from ..scan.partial_scans import Overlap
     from .projection import Projection
 
 
@@ -238,15 +237,6 @@ class KeyedOperator(ABC):
     def prepare(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
         """Turn an epoch's input rows into the rows that are shuffled (an aggregate computes partials here)."""
         return frame
-
-    def prepare_scan(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
-        """As :meth:`prepare`, for tasks that scan files in place of Spark (see :attr:`scans_files`)."""
-        return self.prepare(frame, epoch)
-
-    @property
-    def window_overlaps(self) -> Mapping[str, Overlap]:
-        """By key column of :meth:`prepare_scan` the windows that tasks make of its panes."""
-        return {}
 
     def prepare_few(self, frame: DataFrame, epoch: EpochSpec) -> tuple[DataFrame, tuple[str, ...]] | None:
         """As :meth:`prepare`, of few rows that one task takes, where Spark has nothing to compute of them.

@@ -223,7 +223,7 @@ class Aggregation(KeyedOperator):
         sliding = None if self.group_columns is None else self.group_columns.sliding
         if sliding is None or sliding.pane is None:
             return {}
-        return {self.keys[sliding.place].column: Overlap(sliding.slide_us, sliding.length_us, self.rows_column)}
+        return {self.keys[sliding.place].column: Overlap(sliding.slide_us, sliding.length_us, ROWS_COLUMN)}
 
     @property
     def column_texts(self) -> dict[str, str]:  # type: ignore[override]
