@@ -39,6 +39,11 @@ _WRAPPING_CONDITIONS = (
     "TASK_WRITE_FAILED",
     "WRITING_JOB_ABORTED",
 )
+#: What cures an exception that does not say so, by its name in Java.
+_CURES = {
+    "TopicAuthorizationException": "the job's user needs READ and DESCRIBE on the topic",
+    "GroupAuthorizationException": "the job's user needs READ on the consumer group",
+}
 _LONGEST, _MOST_LINES = 600, 10
 #: How a place in user code begins, and a line but the first of what was raised there.
 PLACE, CONTINUED = 'File "', "  |"
@@ -73,6 +78,8 @@ def _what_happened(error: BaseException) -> str:
     says_all = condition is not None and "." in condition[1] and not condition[1].endswith(".NO_HINT")
     if cause not in said and not says_all:
         said = f"{said}: {root_kind.rpartition('.')[2]}: {cause}"
+    if cure := _CURES.get(root_kind.rpartition(".")[2]):
+        said = f"{said}; {cure}"
     return said if condition is None else f"{said} [{condition[1]}]"
 
 

@@ -43,6 +43,13 @@ CORRUPT = (
             CORRUPT.replace("NO_HINT", "PARQUET_COLUMN_DATA_TYPE_MISMATCH"),
             f"Encountered error while reading file {FILE} [FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH]",
         ),
+        (
+            "Job aborted due to stage failure: Task 0 in stage 5.0 failed 1 times, most recent failure: Lost task 0.0"
+            " in stage 5.0 (TID 8) (vm executor driver): org.apache.kafka.common.errors.TopicAuthorizationException:"
+            " Not authorized to access topics: [readings]\n\nDriver stacktrace:\n" + AT,
+            "TopicAuthorizationException: Not authorized to access topics: [readings]; the job's user needs READ and"
+            " DESCRIBE on the topic",
+        ),
         ("no such disk\nsecond line\n\n" + "more\n" * 20, "no such disk\nsecond line" + "\nmore" * 8),
         ("", "RuntimeError"),
     ],
