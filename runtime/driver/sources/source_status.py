@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...metrics.events.events import SourceChanged
-from ...protocols.backlog_gate import LagGates
 from ...protocols.checkpoint_scheduler import CheckpointScheduler
+from ...protocols.lag_gate import LagGates
 from ...protocols.lifecycle.work import TaskWorker
 from ..clocks import clock_ms, now_ms
 from ..coordinators.task_graph import source_task

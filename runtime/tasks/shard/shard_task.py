@@ -49,10 +49,10 @@ from ..report_accumulator import ReportSender
 from ..scan.heap import keep_heap, release_heap
 from ..scan.partial_runs import PartialRuns
 from ..scan.row_runs import RowRuns
+from .durable_files import Publications
 from .input_times import InputTimes
 from .meter import TaskMeter
 from .pass_pause import PauseMarker
-from .publication import Publications
 from .row_spool import RowSpool
 from .shards_in_one import ShardSlices
 from .task_sorter import SortPlan, sorted_here

@@ -6,7 +6,7 @@ import threading
 from typing import Any, cast
 
 import pytest
-from mixedmode.runtime.tasks.shard.publication import Publications
+from mixedmode.runtime.tasks.shard.durable_files import Publications
 
 #: Longer than any thread takes to begin.
 _PATIENCE_S = 60

@@ -6,7 +6,7 @@ import itertools
 
 from hypothesis import given
 from hypothesis import strategies as st
-from mixedmode.runtime.protocols.backlog_gate import LagGate, LagGates
+from mixedmode.runtime.protocols.lag_gate import LagGate, LagGates
 
 THRESHOLD_MS, CALM_MS = 100, 10
 
