@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from mixedmode.runtime.connectors import sinks
-from mixedmode.runtime.connectors.sinks import formats
+from mixedmode.runtime.connectors.sinks import formats, sink_factory
 from mixedmode.runtime.connectors.sinks.formats import SinkFormat, format_of, names_of
 
 
 def test_every_format_of_ours_has_a_sink() -> None:
     """What is declared as ours is what a sink is made for."""
-    assert {one.name for one in formats._DECLARED if one.is_ours} == sinks._OURS.keys()
+    assert {one.name for one in formats._DECLARED if one.is_ours} == sink_factory._OURS.keys()
 
 
 def test_formats_are_found_in_any_case() -> None:
