@@ -116,7 +116,8 @@ def _done_here(work: Callable[[], None]) -> Future[None]:
     """Call a function, as a thread pool would."""
     future: Future[None] = Future()
     try:
-        future.set_result(work())
+        work()
+        future.set_result(None)
     except BaseException as error:
         future.set_exception(error)
     return future
