@@ -6,7 +6,6 @@ import json
 import os
 import sys
 
-import intervals
 import s3_support
 import support
 from pyspark import cloudpickle
@@ -21,8 +20,7 @@ def main(root: str, life: str) -> None:
     said = json.loads(os.environ["TEST_HADOOP"])
     spark = support.driver_session(settings={f"spark.hadoop.{name}": text for name, text in said.items()})
     place = Place(spark, root)
-    interval = {"execution.checkpointing.interval": os.environ[intervals.VARIABLE]}
-    query = started(place, place.job().writeStream, path=f"{root}/out", **interval)
+    query = started(place, place.job().writeStream, path=f"{root}/out")
     for events in LIVE[life]:
         place.land(events)
         query.processAllAvailable()
