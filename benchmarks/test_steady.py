@@ -37,7 +37,9 @@ _SOURCE_LOG_DELAY = "spark.sql.streaming.fileSource.log.cleanupDelay"
 class Sample:
     """How things stand after an epoch."""
 
+    #: Of the epoch, and of that what Spark takes to list the landing folder: each epoch has one more file in it.
     seconds: float
+    listing_s: float
     files: int
     spark_files: int
     python_bytes: int
@@ -77,6 +79,7 @@ def test_steady_state(benchmark: Any, spark: SparkSession, bench: Any) -> None:
     }
     told = (
         ("p50 of an epoch, ms", "seconds", 1e3),
+        ("of that Spark's list of the landing folder, ms", "listing_s", 1e3),
         ("files of ours below the checkpoint location", "files", 1),
         ("files of Spark's own log there", "spark_files", 1),
         ("memory of all Python processes, MiB", "python_bytes", 1 / _MIB),
@@ -85,7 +88,7 @@ def test_steady_state(benchmark: Any, spark: SparkSession, bench: Any) -> None:
         ("bytes of _metadata", "metadata_bytes", 1),
     )
     notes = tuple(
-        f"{what:<45} second quarter {first[name] * unit:>8,.0f}, last {last[name] * unit:>8,.0f}"
+        f"{what:<46} second quarter {first[name] * unit:>8,.0f}, last {last[name] * unit:>8,.0f}"
         for what, name, unit in told
     )
     notes += ("left when a later run has tidied up: " + ", ".join(f"{kind} {count}" for kind, count in left.items()),)
@@ -134,20 +137,21 @@ def run(spark: SparkSession, history: Dataset, live: Dataset, folder: Path) -> l
                 feed.land()
                 batches.wait_for(run_id, loaded + number)
                 if number % each == 0:
-                    samples.append(sample(trigger_s(batches.of(run_id)[-1]), checkpoints))
+                    samples.append(sample(batches.of(run_id)[-1], checkpoints))
         finally:
             query.stop()
     return samples
 
 
-def sample(seconds: float, checkpoints: Path) -> Sample:
-    """Look at everything once."""
+def sample(progress: Any, checkpoints: Path) -> Sample:
+    """Look at everything once; ``progress``: of the last epoch."""
     pythons = [os.getpid(), *python_workers()]
     everyone = [os.getpid(), *descendants(os.getpid())]
     files = files_below(checkpoints)
     of_spark = sum(path.startswith(str(checkpoints / "spark")) for path in files)
     return Sample(
-        seconds=seconds,
+        seconds=trigger_s(progress),
+        listing_s=progress.durationMs["latestOffset"] / 1000,
         files=len(files) - of_spark,
         spark_files=of_spark,
         python_bytes=sum(map(memory_bytes, pythons)),

@@ -30,7 +30,7 @@ def main(folder: Path, total: int) -> None:
     serialises_first = os.environ.get("SERIALISES") == "first"
     coordinator = numbering.Numbering(total, every_s=0.02, per_checkpoint=4, serialises_first=serialises_first)
     job = numbering.described(history, world.live(), coordinator)
-    query = world.start(job)
+    query = world.start(job, {"execution.checkpointing.interval": "50 ms"})
     try:
         query.wait_for("live", 300)
         query.processAllAvailable()

@@ -20,7 +20,6 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).parent.parent))
 
-import intervals
 import refusing
 import support
 from mixedmode import MixedModeError
@@ -32,7 +31,7 @@ from pyspark import cloudpickle
 
 OPTIONS = {
     "execution.backlog.final-watermark": "observed",
-    "execution.checkpointing.interval": os.environ[intervals.VARIABLE],
+    "execution.checkpointing.interval": "1 hour",
     "execution.lease.expiry": os.environ.get("TEST_EXPIRY", "3 s"),
     "execution.lease.heartbeat-interval": "200 ms",
     "state.checkpoints.num-retained": "1",

@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 
-import intervals
 import s3_server
 import s3_support
 import support
@@ -31,8 +30,7 @@ def main(root: str, life: str) -> None:
         threading.Thread(target=_die_with, args=(address, bucket), daemon=True).start()
     spark = support.driver_session(settings={f"spark.hadoop.{name}": text for name, text in said.items()})
     place = Place(spark, root)
-    interval = {"execution.checkpointing.interval": os.environ[intervals.VARIABLE]}
-    query = started(place, place.job().writeStream, path=f"{root}/out", **interval)
+    query = started(place, place.job().writeStream, path=f"{root}/out")
     for events in LIVE[life]:
         place.land(events)
         query.processAllAvailable()
