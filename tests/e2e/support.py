@@ -13,11 +13,11 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import intervals
 import mixedmode
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from intervals import VARIABLE as INTERVAL
 from mixedmode.runtime.driver.checkpoint import housekeeping
 from mixedmode.state.store import state_manifest
 from pyspark import cloudpickle
@@ -83,7 +83,7 @@ def driver_session(master: str = "local[2]", settings: dict[str, str] | None = N
     }
     # The JVM may be older than this process: its own environment is not what the workers are to have.
     workers = {f"spark.executorEnv.{name}": value for name, value in os.environ.items() if name.startswith(WORKERS)}
-    interval = os.environ.get(intervals.VARIABLE)
+    interval = os.environ.get(INTERVAL)
     by_default = {} if interval is None else {"spark.mixedmode.execution.checkpointing.interval": interval}
     for name, value in {**common, **by_default, **workers, **(settings or {})}.items():
         builder = builder.config(name, value)
