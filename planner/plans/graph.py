@@ -11,7 +11,7 @@ from ...errors import PlanError
 from ...runtime.spec import Settings, StageEdge, StageSpec
 from ..inputs.inputs import Inputs
 from ..stages.stage import STAGE_UID, KeyedStage, stages_of
-from .key_groups import with_key_groups
+from .kept_shards import with_key_groups
 from .lanes import Lanes
 
 

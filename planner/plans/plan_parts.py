@@ -17,7 +17,7 @@ from ..stages.stage import KeyedStage
 from .final_watermark import FinalWatermark
 from .graph import StageGraph
 from .job_facts import runs_sorted
-from .key_groups import earlier_shards
+from .kept_shards import earlier_shards
 from .plan import SourcePlan, StagePlan
 
 

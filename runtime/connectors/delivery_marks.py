@@ -13,8 +13,9 @@ from pyarrow import fs
 
 from ..storage.filesystem import exists, write_atomically
 from ..support.failpoints import failpoint
+from .sink_calls import SinkCall
 from .staging import StagedFile
-from .transaction import SinkCall, SinkTransaction
+from .transaction import SinkTransaction
 
 
 @dataclass(frozen=True)

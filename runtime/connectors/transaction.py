@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 
 from pydantic import BaseModel, ConfigDict
 
+from .sink_calls import SinkCall, epochs_of
 from .staged_form import StagedForm
-from .staging import StagedFile, epoch_of
+from .staging import StagedFile
 
 #: An ordinal is the branch of the location, then at least the time in milliseconds: enough for some more centuries.
 _TIME_BITS = 44
 #: Of what stands for the ordinal where none was recorded: the branch, then the id.
 _ID_BITS = 32
-
-
-class SinkCall(BaseModel):
-    """One call of a sink's function: its id, and the epochs whose rows it gets."""
-
-    model_config = ConfigDict(frozen=True)
-
-    id: int
-    epochs: tuple[int, ...]
-
-    def files_of(self, files: Iterable[StagedFile]) -> tuple[StagedFile, ...]:
-        """Those of the files that hold the rows of this call."""
-        return tuple(file for file in files if epoch_of(file.name) in self.epochs)
 
 
 class SinkTransaction(BaseModel):
@@ -53,7 +40,7 @@ class SinkTransaction(BaseModel):
         """The calls; before they were recorded there was one call with all rows, under the id of the transaction."""
         if self.calls or not self.files:
             return self.calls
-        return (SinkCall(id=self.id, epochs=_epochs(self.files)),)
+        return (SinkCall(id=self.id, epochs=epochs_of(self.files)),)
 
     @property
     def unique(self) -> str:
@@ -85,20 +72,3 @@ def next_ordinal(previous: int | None, branch: int, now_ms: int) -> int:
 def first_ordinal(branch: int) -> int:
     """One that is less than those of a branch and greater than those of all branches before it."""
     return branch << _TIME_BITS
-
-
-def calls_of(files: Iterable[StagedFile], previous: int, *, merged: bool) -> tuple[SinkCall, ...]:
-    """The calls in which a sink's function gets staged rows, in the order of their epochs.
-
-    Args:
-        files: what the epochs since the last checkpoint have staged.
-        previous: the id of the last call before these.
-        merged: one call gets the rows of all epochs; False: each epoch has a call of its own.
-    """
-    epochs = _epochs(files)
-    groups = [epochs] if merged and epochs else [(epoch,) for epoch in epochs]
-    return tuple(SinkCall(id=previous + nth, epochs=group) for nth, group in enumerate(groups, start=1))
-
-
-def _epochs(files: Iterable[StagedFile]) -> tuple[int, ...]:
-    return tuple(sorted({epoch_of(file.name) for file in files}))

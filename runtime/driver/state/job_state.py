@@ -12,9 +12,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...checkpoints.metadata import CheckpointMetadata, SourceState, SparkPosition, WantedSavepoint
+from ...connectors.sink_calls import SinkCall, calls_of
 from ...connectors.staged_form import StagedForm
 from ...connectors.staging import StagedFile
-from ...connectors.transaction import SinkCall, SinkTransaction, calls_of, next_ordinal
+from ...connectors.transaction import SinkTransaction, next_ordinal
 from ...protocols.operator_events.snapshot import StoredEvents
 from ...protocols.watermarks import WatermarkTracker
 from ...tasks.report import ShardReport

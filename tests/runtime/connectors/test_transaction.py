@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from mixedmode.runtime.connectors.sink_calls import calls_of
 from mixedmode.runtime.connectors.staging import StagedFile
-from mixedmode.runtime.connectors.transaction import SinkTransaction, calls_of, first_ordinal, next_ordinal
+from mixedmode.runtime.connectors.transaction import SinkTransaction, first_ordinal, next_ordinal
 
 NOW_MS = 1_800_000_000_000
 STEPS = st.lists(st.tuples(st.integers(0, 3), st.integers(-5_000, 5_000), st.booleans()), max_size=20)

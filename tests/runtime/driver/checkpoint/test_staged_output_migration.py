@@ -17,9 +17,10 @@ from mixedmode.errors import CheckpointError, CheckpointMismatchError, CorruptSt
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.partition_paths import PartitionPaths
+from mixedmode.runtime.connectors.sink_calls import SinkCall
 from mixedmode.runtime.connectors.sinks import SinkSpec, make_sink
 from mixedmode.runtime.connectors.staging import StagedFile
-from mixedmode.runtime.connectors.transaction import SinkCall, SinkTransaction
+from mixedmode.runtime.connectors.transaction import SinkTransaction
 from mixedmode.runtime.driver.checkpoint import staged_output_migration
 from mixedmode.runtime.driver.checkpoint.staged_output_migration import RestageTask, check_showable, pending_transaction
 from mixedmode.runtime.spec import JobSpec
