@@ -141,7 +141,7 @@ GLOBALS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("mode", ["update", "complete"])
+@pytest.mark.parametrize("mode", ["update", pytest.param("complete", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("job", GLOBALS)
 def test_aggregate_without_keys_begins_with_the_first_micro_batch_as_in_stock(
     spark: Any, tmp_path: Any, job: str, mode: str
