@@ -12,7 +12,6 @@ from .scan_task import RecordScan, RowScan, Shards, layout_of
 def scans_of(stored: OperatorState, shards: Shards) -> dict[str, RowScan | RecordScan]:
     """A scan for each state variable."""
     values = layout_of(stored).values
-
     registry = StateRegistry.from_json(stored.registry)
     if values == "joined":
         # Its other variables are parts of this one.
