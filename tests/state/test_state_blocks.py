@@ -27,7 +27,9 @@ CHANGES = st.tuples(
     st.dictionaries(st.integers(0, 1), st.none() | st.binary(max_size=3)),
     st.just({}) | st.dictionaries(st.integers(-2, 2), st.booleans(), max_size=2),
 )
-KEYS = st.dictionaries(st.tuples(st.integers(0, 2), st.binary(min_size=1, max_size=2)), CHANGES, min_size=1, max_size=8)
+#: Self-delimiting, as encoded keys are: none begins with another one.
+ENCODED = st.binary(min_size=1, max_size=2).map(lambda data: bytes([len(data)]) + data)
+KEYS = st.dictionaries(st.tuples(st.integers(0, 2), ENCODED), CHANGES, min_size=1, max_size=8)
 
 
 def registry() -> StateRegistry:

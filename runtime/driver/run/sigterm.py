@@ -53,7 +53,8 @@ class Sigterm:
         self._told = False
         #: Whether the JVM has got it, and ends when we let it.
         self._jvm_told = False
-        self._inside = False
+        #: The frame that the signal in hand has interrupted; None: no signal is in hand.
+        self._interrupted: FrameType | None = None
         self._before: Any = signal.SIG_DFL
         self._process: int | None = None
         self._hook: ShutdownHook | None = None
@@ -140,9 +141,11 @@ class Sigterm:
     # -- signals -----------------------------------------------------------------------------------------------------
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._inside:
+        outer = self._interrupted
+        if outer is not None and (frame is None or frame is outer):
             return  # a handler of the program's calls the one before it, which is ours
-        self._inside = True
+        # Another frame: a signal of its own, which came while the program's handler of the first one ran.
+        self._interrupted = frame
         try:
             # The JVM may have got the same one and had all queries ended before the main thread comes here.
             is_ours = self._handles and (self._told or self._jvm_told or bool(self._active))
@@ -156,7 +159,7 @@ class Sigterm:
                 signal.signal(number, signal.SIG_DFL)
                 os.kill(os.getpid(), number)
         finally:
-            self._inside = False
+            self._interrupted = outer
 
     def _begin(self) -> None:
         """End all queries, each on a thread; the process does not end before they have."""

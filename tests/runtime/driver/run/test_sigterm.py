@@ -158,8 +158,15 @@ from mixedmode.runtime.driver.run import sigterm
 sigterm.ShutdownHook = lambda spark, function: None
 never, begun = threading.Event(), threading.Event()
 end = lambda: (print("ending", flush=True), begun.set(), never.wait())
-sigterm.SIGTERM.watch(end, None)
 case = sys.argv[1]
+if case == "within":
+    def told(number, frame):
+        ours(number, frame)
+        begun.wait()
+        os.kill(os.getpid(), signal.SIGTERM)
+    signal.signal(signal.SIGTERM, told)
+sigterm.SIGTERM.watch(end, None)
+ours = signal.getsignal(signal.SIGTERM)
 if case == "forked":
     ready, told = os.pipe()
     child = os.fork()
@@ -182,9 +189,17 @@ if case == "twice":
 
 @pytest.mark.parametrize(
     ("case", "code", "said"),
-    [("twice", -signal.SIGTERM, "ending"), ("none", -signal.SIGTERM, ""), ("forked", 0, str(-signal.SIGTERM))],
+    [
+        ("twice", -signal.SIGTERM, "ending"),
+        ("within", -signal.SIGTERM, "ending"),
+        ("none", -signal.SIGTERM, ""),
+        ("forked", 0, str(-signal.SIGTERM)),
+    ],
 )
 def test_what_ends_the_process_at_once(case: str, code: int, said: str) -> None:
-    """A second signal, one when no query runs, and one to a process that was forked off do what they ever did."""
+    """A second signal, one when no query runs, and one to a process that was forked off do what they ever did.
+
+    The second one also while the program's handler of the first one still runs.
+    """
     done = subprocess.run([sys.executable, "-c", PROGRAM, case], capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout.strip()) == (code, said), done.stderr
