@@ -1,4 +1,4 @@
-"""Chooses who reads and aggregates the history of a backlog: tasks with Arrow, or Spark; with the reason."""
+"""Chooses the engine that reads and aggregates the history of a backlog, tasks' own or Spark; with the reason."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ...runtime.catalyst.spark_plans import united
 from ...runtime.driver.epochs.source_rows import SourceRows
 from ...runtime.jobs.columnar_pass import recognise
 from ...runtime.jobs.row_pass import recognise_parts
+from ...runtime.scan.engines import ENGINES, engine_name
 from ...runtime.scan.parquet_scan import NotTakenError
 from .job_facts import runs_sorted
 
@@ -32,7 +33,7 @@ def choose_backlog_engine(settings: Settings, stages: Sequence[StageSpec], lanes
         lanes: all sources.
 
     Raises:
-        PlanError: it is ``arrow``, and something stands against it.
+        PlanError: it names an engine, and something stands against it.
     """
     engine = settings.backlog_engine
     if not runs_sorted(settings):
@@ -56,7 +57,7 @@ def choose_backlog_engine(settings: Settings, stages: Sequence[StageSpec], lanes
             try:
                 found = recognise(stage.operator, part, None, engine, settings.backlog_float_sums)
                 rounded = ", sums of doubles in any order" if found.rounds_sums else ""
-                said.append(f"{name}arrow ({engine}: the tasks read the Parquet files and aggregate them{rounded})")
+                said.append(f"{name}{_reads(engine)} and aggregate them{rounded})")
             except NotTakenError as error:
                 _refuse(engine, f"{name}{error}")
                 if stage.operator.scans_files:
@@ -71,11 +72,15 @@ def _of_rows(stage: StageSpec, frame: DataFrame, engine: str) -> str:
     except NotTakenError as error:
         _refuse(engine, str(error))
         return f"spark ({engine}: {error})"
-    return f"arrow ({engine}: the tasks read the Parquet files and {_ROW_WORK[stage.operator.kind]} their rows)"
+    return f"{_reads(engine)} and {_ROW_WORK[stage.operator.kind]} their rows)"
+
+
+def _reads(engine: str) -> str:
+    return f"{engine_name(engine)} ({engine}: the tasks read the Parquet files"
 
 
 def _refuse(engine: str, why: str) -> None:
-    if engine == "arrow":
+    if engine in ENGINES:
         raise PlanError(
-            f"{_OPTION} = arrow cannot be had: {why}; use auto, which leaves to Spark what has to be Spark's"
+            f"{_OPTION} = {engine} cannot be had: {why}; use auto, which leaves to Spark what has to be Spark's"
         )

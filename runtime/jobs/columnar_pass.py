@@ -7,7 +7,7 @@ retries both; no row goes through its JVM. Parts of the input that are not known
 
 What waits at the live source comes as a micro-batch.  Where a history is scanned, and the micro-batch is of files that
 can be, these are scanned as well, in a job of their own: nobody has promised that they can be, so whatever stands
-against it leaves them to Spark, also under ``execution.backlog.engine = arrow``.
+against it leaves them to Spark, whatever ``execution.backlog.engine`` says.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from ..catalyst.spark_plans import analyzed, leaves, united
 from ..catalyst.types.arrow_types import arrow_schema
 from ..operators.aggregate.operator import AggregateOperator
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
+from ..scan.engines import AUTO, ENGINES, engine_name
 from ..scan.known_scans import recall, remember
 from ..scan.parquet_scan import NotTakenError
 from ..scan.partial_calls import PartialCall, Sums
-from ..scan.partial_scans import PartialScan, RecognisedScan, check_first_file, file_parts
+from ..scan.partial_scans import PartialScan, RecognisedScan, file_parts
 from ..scan.scan_plans import check_source, legacy_settings, recognised
 from ..tasks.scan.partial_runs import Buckets, PartialRuns
 from ..tasks.scan.partial_scan import PartialScanTask, ScanReport
@@ -58,7 +59,7 @@ def recognise(
         operator: the stage's.
         frame: its input.
         epoch: the epoch; None: at the start, when none is known.
-        engine: ``auto`` or ``arrow``.
+        engine: ``auto``, for which files have to be large, or an engine's name.
         float_sums: ``fast`` or ``spark``.
 
     Raises:
@@ -67,10 +68,10 @@ def recognise(
     if not operator.scans_files:
         raise NotTakenError(f"a stage of kind {getattr(operator, 'kind', type(operator).__name__)} needs Spark's rows")
     assert isinstance(operator, AggregateOperator), "no other stage says that it scans files"
-    check_source(frame, 0 if engine == "arrow" else LEAST_BYTES)
+    check_source(frame, LEAST_BYTES if engine == AUTO else 0)
     prepared = operator.prepare_scan(frame, epoch)  # type: ignore[arg-type]
     overlaps = operator.window_overlaps
-    settings = (float_sums, *legacy_settings(frame.sparkSession), repr(overlaps))
+    settings = (engine_name(engine), float_sums, *legacy_settings(frame.sparkSession), repr(overlaps))
     known = recall(prepared, settings)
     if known is not None:
         return known
@@ -86,7 +87,7 @@ def recognise(
             raise NotTakenError(f"the values of {call.column} are in an order of their own")
         if schema.field(call.name).type != call.type:
             raise NotTakenError(f"Spark has {schema.field(call.name).type} for {call.function} of {call.column}")
-    check_first_file(found)
+    ENGINES[engine_name(engine)].check(found)
     remember(prepared, settings, found)
     return found
 
@@ -122,7 +123,7 @@ class ColumnarPass(ScanPass):
             without: those that nobody asks for.
 
         Raises:
-            PlanError: a file is not what only Arrow may read (``execution.backlog.engine = arrow``).
+            PlanError: Spark has to read a file, and ``execution.backlog.engine`` names another engine.
         """
         engine = self.settings.backlog_engine
         if engine == "spark" or epoch.style != "sorted" or not self.operator.scans_files:
@@ -133,7 +134,7 @@ class ColumnarPass(ScanPass):
         if not taken:
             return None
         # However little waits: without it Spark may have nothing to do.
-        live, others = self._recognised(compress(parts, waits), epoch, "arrow")
+        live, others = self._recognised(compress(parts, waits), epoch, engine_name(engine))
         rest += others
         scans = [found for found, _ in (*taken, *live)]
         try:
@@ -238,6 +239,7 @@ class ColumnarPass(ScanPass):
             without=without,
             memory_bytes=self.settings.sorter_memory_bytes,
             progress_folder=self.progress_folder,
+            engine=engine_name(self.settings.backlog_engine),
         )
 
     def _scanned(self, task: PartialScanTask, sums: Sums) -> list[str]:

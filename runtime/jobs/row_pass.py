@@ -21,6 +21,7 @@ from ..operators.admission import can_be_late
 from ..operators.arrival import ARRIVAL_UNKNOWN_COLUMN
 from ..operators.dedup.definition import Deduplication
 from ..operators.join.definition import StreamJoin
+from ..scan.engines import AUTO, ENGINES, engine_name
 from ..scan.parquet_scan import NotTakenError
 from ..scan.partial_scans import file_parts
 from ..scan.row_scans import RecognisedRows, recognised_rows
@@ -82,15 +83,17 @@ def recognise_parts(
         operator: the stage's.
         frames: the input; each may be the union of several parts.
         epoch: the epoch; None: at the start, when none is known.
-        engine: ``auto``, for which one part at least has to be large, or ``arrow``.
+        engine: ``auto``, for which one part at least has to be large, or an engine's name.
 
     Raises:
         NotTakenError: the input is Spark's.
     """
+    if not ENGINES[engine_name(engine)].scans_rows:
+        raise NotTakenError(f"{engine} aggregates rows, and does not read them for a {operator.kind}")
     parts = [part for rows in frames for part in united(rows)]
     works = [work_of(operator, part, epoch) for part in parts]
     too_small: NotTakenError | None = None
-    is_large = engine == "arrow"
+    is_large = engine != AUTO
     for part in parts:
         check_source(part)
         try:
@@ -149,7 +152,7 @@ class RowPass(ScanPass):
             without: those that nobody asks for.
 
         Raises:
-            PlanError: a file is not what only Arrow may read (``execution.backlog.engine = arrow``).
+            PlanError: Spark has to read a file, and ``execution.backlog.engine`` names another engine.
         """
         engine = self.settings.backlog_engine
         if engine == "spark" or epoch.style != "sorted" or not self.operator.scans_rows:

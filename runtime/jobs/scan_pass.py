@@ -14,6 +14,7 @@ from pyarrow import fs
 from ...errors import PlanError
 from ..catalyst.types.arrow_functions import mapped_in_arrow
 from ..jvm.partition_jobs import collected_by_partition
+from ..scan.engines import AUTO
 from ..scan.parquet_scan import NotTakenError
 from ..storage.filesystem import delete_quietly, read_bytes, write_atomically
 from ..tasks.report import REPORT_SCHEMA
@@ -84,7 +85,7 @@ class ScanPass:
 
     def _stopped(self, scans: object) -> str | None:
         """The file that says that a scan was stopped; None: it is not remembered."""
-        if self.stopped_folder is None or self.settings.backlog_engine == "arrow":
+        if self.stopped_folder is None or self.settings.backlog_engine != AUTO:
             return None
         digest = hashlib.sha256(f"{self.operator.uid} {scans!r}".encode()).hexdigest()
         return f"{self.stopped_folder}/{digest[:32]}"
@@ -98,12 +99,13 @@ class ScanPass:
             scans: what they have scanned; a later run does not scan the same again.
 
         Raises:
-            PlanError: only Arrow may read (``execution.backlog.engine = arrow``).
+            PlanError: Spark may not read: ``execution.backlog.engine`` names another engine.
         """
         self.discard()
-        if self.settings.backlog_engine == "arrow":
+        engine = self.settings.backlog_engine
+        if engine != AUTO:
             raise PlanError(
-                f"execution.backlog.engine = arrow cannot be had for stage {self.operator.uid}: {error};"
+                f"execution.backlog.engine = {engine} cannot be had for stage {self.operator.uid}: {error};"
                 " use auto, which leaves to Spark what is not known to be the same"
             ) from error
         path = self._stopped(scans) if scanned and scans is not None else None

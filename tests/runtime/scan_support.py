@@ -27,9 +27,11 @@ def planned(frame: DataFrame, keys: list[Any], *columns: Column, event_time: str
     return plan_aggregate(frame, keys, list(columns), event_time=event_time, output_mode=None, uid="agg")
 
 
-def scanned(operator: AggregateOperator, frame: DataFrame, folder: Path, memory_bytes: int) -> pa.Table:
+def scanned(
+    operator: AggregateOperator, frame: DataFrame, folder: Path, memory_bytes: int, engine: str = "arrow"
+) -> pa.Table:
     """What tasks would hand to the operator, all shards together, in order."""
-    found = recognise(operator, frame, None, "arrow")
+    found = recognise(operator, frame, None, engine)
     source, parts = file_parts(found.uris, 2, found.constants)
     schema = pa.schema([pa.field("__kg", pa.int32()), *fields_of(operator, found)])
     buckets = Buckets(SHARDS, GROUPS)
@@ -46,6 +48,7 @@ def scanned(operator: AggregateOperator, frame: DataFrame, folder: Path, memory_
         buckets=buckets,
         without=(),
         memory_bytes=memory_bytes,
+        engine=engine,
     )
     paths = [path for i, one in enumerate(task.parts) for path in task.scanned(one, f"{memory_bytes}-{i}").runs]
     assert len(paths) > len(task.parts) or memory_bytes > 1 << 20, "little memory is for more than one run a task"

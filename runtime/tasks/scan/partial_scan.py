@@ -16,9 +16,10 @@ from pyspark import TaskContext
 from ....state.keys.key_hash import key_groups
 from ...jvm.worker.worker_tasks import task_begins
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
+from ...scan.engines import ENGINES
 from ...scan.expressions.long_expressions import computed
 from ...scan.parquet_scan import FilePart, NotTakenError
-from ...scan.partial_calls import Sums, aggregated, are_merged
+from ...scan.partial_calls import Sums, are_merged
 from ...scan.partial_scans import Overlap, PartialScan, ScanKey
 from ...support.failpoints import failpoint
 from ..progress import ScanProgress
@@ -72,6 +73,7 @@ class PartialScanTask:
         memory_bytes: for partial aggregates that are not written yet.
         progress_folder: in the target's file system, where tasks report how far they are; None: they do not.
         whole_bytes: of all scans of the pass, of which this one's tasks tell their part.
+        engine: the name of what reads and aggregates.
     """
 
     partials: PartialScan
@@ -87,6 +89,7 @@ class PartialScanTask:
     memory_bytes: int
     progress_folder: str | None = None
     whole_bytes: int = 1
+    engine: str = "arrow"
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task_begins()
@@ -118,7 +121,7 @@ class PartialScanTask:
         Raises:
             NotTakenError: Spark has to.
         """
-        sums, runs = Sums(), list[str]()
+        engine, sums, runs = ENGINES[self.engine], Sums(), list[str]()
         waiting: list[pa.Table] = []
         rows = size = 0
         budget_bytes = self._budget_bytes
@@ -127,7 +130,7 @@ class PartialScanTask:
         to_sort: RowsToSort | None = None
         is_known = sorts = False  # whether it is known if rows are sorted, and whether they are
         for part in parts:
-            for table in self.partials.tables(self.source, part, progress.part_begins(part.end - part.start)):
+            for table in engine.tables(self.partials, self.source, part, progress.part_begins(part.end - part.start)):
                 keyed = self._keyed(table)
                 if not is_known:
                     to_sort, is_known = self._to_sort(keyed, parts), True
@@ -138,7 +141,7 @@ class PartialScanTask:
                         runs.append(self._written(to_sort.taken(), f"{attempt}-{len(runs)}"))
                         progress.written()
                     continue
-                found = aggregated(keyed, self._plain_keys, self.partials.calls, sums)
+                found = engine.aggregated(keyed, self._plain_keys, self.partials.calls, sums)
                 waiting.append(found)
                 rows += table.num_rows
                 size += found.nbytes
@@ -216,7 +219,7 @@ class PartialScanTask:
         whole = pa.concat_tables(waiting)
         is_worth_it = len(waiting) > 1 and rows >= _WORTH_MERGING * whole.num_rows
         if is_worth_it and are_merged(self.partials.calls):
-            whole = aggregated(whole, self._plain_keys, self.partials.calls, Sums(), again=True)
+            whole = ENGINES[self.engine].aggregated(whole, self._plain_keys, self.partials.calls, Sums(), again=True)
         return [whole.combine_chunks()]
 
     def _by_group(self, table: pa.Table) -> pa.RecordBatch:
