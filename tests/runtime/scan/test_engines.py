@@ -11,7 +11,8 @@ import pytest
 from mixedmode.planner.options.registry import OPTIONS
 from mixedmode.runtime.jobs.columnar_pass import recognise
 from mixedmode.runtime.jobs.row_pass import recognise_parts
-from mixedmode.runtime.scan.engines import AUTO, ENGINES, ArrowEngine
+from mixedmode.runtime.scan.columnar_engine import ArrowEngine
+from mixedmode.runtime.scan.engines import AUTO, ENGINES
 from mixedmode.runtime.scan.parquet_scan import NotTakenError
 from mixedmode.runtime.scan.partial_scans import RecognisedScan
 from pyspark.sql import SparkSession
