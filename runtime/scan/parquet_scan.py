@@ -70,6 +70,10 @@ class FilePart:
     #: Values of the columns that are read off the path, as Arrow takes them.
     constants: tuple[Any, ...] = ()
 
+    @property
+    def size_bytes(self) -> int:
+        return self.end - self.start
+
 
 @dataclass(frozen=True)
 class ParquetScan:
@@ -117,7 +121,7 @@ class ParquetScan:
                 metadata, size = pq.ParquetFile(source).metadata, source.size()
         except (OSError, pa.ArrowException, ValueError) as error:
             raise NotTakenError(f"{part.path} cannot be read: {error}") from error
-        return int(metadata.num_rows) * (part.end - part.start) // max(size, 1)
+        return int(metadata.num_rows) * part.size_bytes // max(size, 1)
 
     def check(self, filesystem: fs.FileSystem, path: str) -> None:
         """Look at what a file says of its columns.

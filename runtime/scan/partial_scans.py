@@ -199,12 +199,12 @@ def file_parts(
         raise NotTakenError(f"{missing} cannot be found without Spark")
     whole = sum(info.size for info in infos)
     most = min(_GREATEST_PART_BYTES, max(_LEAST_PART_BYTES, -(-whole // (2 * max(tasks, 1)))))
-    parts = sorted(_parts(infos, constants or ((),) * len(infos), most), key=lambda part: part.start - part.end)
+    parts = sorted(_parts(infos, constants or ((),) * len(infos), most), key=lambda part: -part.size_bytes)
     # The largest first, each to whoever has least.
     dealt = [(0, number, list[FilePart]()) for number in range(min(len(parts), -(-whole // most)))]
     for part in parts:
         size, number, its = heappop(dealt)
-        heappush(dealt, (size + part.end - part.start, number, [*its, part]))
+        heappush(dealt, (size + part.size_bytes, number, [*its, part]))
     return filesystem, [its for _, _, its in sorted(dealt, key=itemgetter(1))]
 
 

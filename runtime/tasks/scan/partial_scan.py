@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import json
-import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyarrow import fs
-from pyspark import TaskContext
 
 from ....state.keys.key_hash import key_groups
-from ...jvm.worker.worker_tasks import task_begins
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ...scan.engines import ENGINES
 from ...scan.expressions.long_expressions import computed
 from ...scan.parquet_scan import FilePart, NotTakenError
 from ...scan.partial_calls import Sums, are_merged
 from ...scan.partial_scans import Overlap, PartialScan, ScanKey
+from ...support.arrow_columns import typed, unchunked
 from ...support.failpoints import failpoint
-from ..progress import ScanProgress
-from ..report import report_batch
-from .heap import keep_heap
 from .key_order import in_order_of_groups
-from .partial_runs import Buckets, write_run
+from .partial_runs import write_run
 from .partial_sort import RowsToSort
 from .repetition import WORTH_REDUCING, rows_per_key, sampled
+from .scan_task import ScanTask
 from .sliding_windows import in_all_windows
 
 #: Partial aggregates of a chunk are worth another look if there are so many rows for each.
@@ -55,82 +49,35 @@ class ScanReport:
         return cls(tuple(runs), tuple((name, bound) for name, bound in bounds), not_taken)
 
 
-@dataclass(frozen=True)
-class PartialScanTask:
-    """The function handed to ``mapInArrow``.
+@dataclass(frozen=True, kw_only=True)
+class PartialScanTask(ScanTask[FilePart, ScanReport]):
+    """Aggregates what it reads; the other arguments are those of the base.
 
     Args:
         partials: what to compute.
-        source: where the files are.
-        parts: by partition.
-        target: where runs go.
-        folder: their folder there.
-        name: begins the names of all runs of the pass.
         schema: of a run, key group first.
         group_columns: the key columns that decide the key group.
-        buckets: how runs are dealt.
-        without: shards that nobody asks for.
-        memory_bytes: for partial aggregates that are not written yet.
-        progress_folder: in the target's file system, where tasks report how far they are; None: they do not.
-        whole_bytes: of all scans of the pass, of which this one's tasks tell their part.
         engine: the name of what reads and aggregates.
     """
 
     partials: PartialScan
-    source: fs.FileSystem
-    parts: tuple[tuple[FilePart, ...], ...]
-    target: fs.FileSystem
-    folder: str
-    name: str
     schema: pa.Schema
     group_columns: tuple[str, ...]
-    buckets: Buckets
-    without: tuple[int, ...]
-    memory_bytes: int
-    progress_folder: str | None = None
-    whole_bytes: int = 1
     engine: str = "arrow"
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task_begins()
-        keep_heap()  # until a shard's task is through with what this one leaves
-        for _ in batches:
-            pass
-        context = TaskContext.get()
-        assert context is not None, "a scan runs only inside a Spark task"
-        attempt = f"{self.name}-{context.partitionId():06d}-{context.taskAttemptId()}-{uuid.uuid4().hex[:8]}"
-        try:
-            report = self.scanned(self.parts[context.partitionId()], attempt, context.partitionId())
-        except NotTakenError as error:
-            report = ScanReport(not_taken=str(error))
-        yield report_batch(report.to_bytes())
-
-    @property
-    def size_bytes(self) -> int:
-        """How much all tasks read."""
-        return sum(part.end - part.start for parts in self.parts for part in parts)
+    report_type = ScanReport
 
     def scanned(self, parts: Sequence[FilePart], attempt: str, number: int = 0) -> ScanReport:
-        """Scan some parts of files.
-
-        Args:
-            parts: them.
-            attempt: begins the names of its runs.
-            number: of the task.
-
-        Raises:
-            NotTakenError: Spark has to.
-        """
         engine, sums, runs = ENGINES[self.engine], Sums(), list[str]()
         waiting: list[pa.Table] = []
         rows = size = 0
         budget_bytes = self._budget_bytes
-        progress = self._progress(number)
+        progress = self.progress(number)
         progress.write()
         to_sort: RowsToSort | None = None
         is_known = sorts = False  # whether it is known if rows are sorted, and whether they are
         for part in parts:
-            for table in engine.tables(self.partials, self.source, part, progress.part_begins(part.end - part.start)):
+            for table in engine.tables(self.partials, self.source, part, progress.part_begins(part.size_bytes)):
                 keyed = self._keyed(table)
                 if not is_known:
                     to_sort, is_known = self._to_sort(keyed, parts), True
@@ -162,15 +109,6 @@ class PartialScanTask:
         failpoint("scan-before-report")
         return ScanReport(tuple(runs), tuple(sums.bounds.items()))
 
-    def _progress(self, number: int) -> ScanProgress:
-        return ScanProgress(self.target, self.progress_folder, f"{self.name}-{number:06d}", self.whole_bytes)
-
-    def _rows(self, parts: Sequence[FilePart]) -> int:
-        """About how many rows the task reads, by the first file."""
-        first = parts[0]
-        its_bytes = max(first.end - first.start, 1)
-        return self.partials.scan.rows(self.source, first) * sum(part.end - part.start for part in parts) // its_bytes
-
     def _to_sort(self, first: pa.Table, parts: Sequence[FilePart]) -> RowsToSort | None:
         """Takes rows that are sorted at once; None: their keys have no order here, or many rows have the same one.
 
@@ -181,7 +119,7 @@ class PartialScanTask:
         names = tuple(self._plain_keys)
         if not RowsToSort.takes(self.schema, names) or not are_merged(self.partials.calls):
             return None
-        per_key = rows_per_key(*sampled(first, names), self._rows(parts))
+        per_key = rows_per_key(*sampled(first, names), self.expected_rows(self.partials.scan, parts[0], parts))
         if per_key >= _MANY:
             return None
         calls, most = self.partials.calls, self.buckets.max_parallelism
@@ -211,7 +149,7 @@ class PartialScanTask:
         for at, key in enumerate(self.partials.keys):
             if key.window is not None:
                 data_type = self.schema.field(key.name).type
-                keyed = keyed.set_column(at, key.name, self._window(key, _one(keyed[key.name]), data_type))
+                keyed = keyed.set_column(at, key.name, self._window(key, unchunked(keyed[key.name]), data_type))
         return keyed
 
     def _merged(self, waiting: list[pa.Table], rows: int) -> list[pa.Table]:
@@ -224,14 +162,14 @@ class PartialScanTask:
 
     def _by_group(self, table: pa.Table) -> pa.RecordBatch:
         """Partial aggregates in the order of their key groups; whoever merges them sorts their keys."""
-        arrays = {column: _one(table[column]) for column in table.column_names}
+        arrays = {column: unchunked(table[column]) for column in table.column_names}
         for key in self.partials.keys:
             if key.window is not None:
                 at = self.schema.get_field_index(key.name)
                 arrays[key.name] = self._window(key, arrays[key.name], self.schema.field(at).type)
         groups = key_groups([arrays[name] for name in self.group_columns], self.buckets.max_parallelism, table.num_rows)
         arrays[KEY_GROUP_COLUMN] = pa.array(groups)
-        columns = [_typed(arrays[field.name], field.type) for field in self.schema]
+        columns = [typed(arrays[field.name], field.type) for field in self.schema]
         return in_order_of_groups(pa.RecordBatch.from_arrays(columns, schema=self.schema))
 
     def _written(self, rows: pa.RecordBatch, name: str) -> str:
@@ -267,15 +205,4 @@ class PartialScanTask:
 def _times(name: str, column: pa.ChunkedArray) -> dict[str, np.ndarray]:
     if column.null_count:
         raise NotTakenError(f"column {name} has a null where a window needs a time")
-    return {name: _one(column).view(pa.int64()).to_numpy()}
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    if isinstance(column, pa.ChunkedArray) and column.num_chunks == 1:
-        return column.chunk(0)
-    found = column.combine_chunks()
-    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
-
-
-def _typed(array: pa.Array, data_type: pa.DataType) -> pa.Array:
-    return array if array.type == data_type else pc.cast(array, data_type)
+    return {name: unchunked(column).view(pa.int64()).to_numpy()}

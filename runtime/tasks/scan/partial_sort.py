@@ -18,6 +18,7 @@ from ....state.keys.key_hash import key_groups
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ...scan.partial_calls import PartialCall, Sums, comparable, is_whole_number, restored
 from ...scan.segments import merged_segments
+from ...support.arrow_columns import typed, unchunked
 from .key_order import can_be_ordered, key_order, order_of_groups
 from .repetition import WORTH_REDUCING, rows_per_key, sampled
 
@@ -90,7 +91,7 @@ class RowsToSort:
         for call in self.calls:
             if call.column is not None:
                 sums.note(call, table[call.column])
-        keys = [_typed(_one(table[name]), self.schema.field(name).type) for name in self.keys]
+        keys = [typed(unchunked(table[name]), self.schema.field(name).type) for name in self.keys]
         self._keys.append(keys)
         self._values.append(values)
         self.size += sum(column.nbytes for column in (*keys, *values.values()))
@@ -181,17 +182,6 @@ def _known_form(call: PartialCall, values: dict[_Form, pa.Array]) -> _Form:
 
 def _form_of(call: PartialCall, values: pa.ChunkedArray) -> pa.Array:
     if call.function == "count":
-        return _one(values.is_valid())
-    found = _one(comparable(call, values))
-    return _typed(found, pa.int64()) if call.function == "sum" and is_whole_number(found.type) else found
-
-
-def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    if isinstance(column, pa.ChunkedArray) and column.num_chunks == 1:
-        return column.chunk(0)
-    found = column if isinstance(column, pa.Array) else column.combine_chunks()
-    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
-
-
-def _typed(array: pa.Array, data_type: pa.DataType) -> pa.Array:
-    return array if array.type == data_type else pc.cast(array, data_type)
+        return unchunked(values.is_valid())
+    found = unchunked(comparable(call, values))
+    return typed(found, pa.int64()) if call.function == "sum" and is_whole_number(found.type) else found

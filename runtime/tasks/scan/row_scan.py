@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyarrow import fs
-from pyspark import TaskContext
 
 from ....state.keys.key_hash import key_groups
-from ...jvm.worker.worker_tasks import task_begins
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ...scan.expressions import functions  # noqa: F401  tasks compute values by them
 from ...scan.expressions.values import Value, filtered
-from ...scan.parquet_scan import FilePart, NotTakenError, ParquetScan
+from ...scan.parquet_scan import FilePart, ParquetScan
+from ...support.arrow_columns import typed, unchunked
 from ...support.failpoints import failpoint
-from ..progress import ScanProgress
-from ..report import report_batch
-from .heap import keep_heap
 from .key_order import in_order_of_groups
-from .partial_runs import Buckets, write_run
+from .partial_runs import write_run
 from .repetition import WORTH_REDUCING, rows_per_key
 from .row_work import RowWork
+from .scan_task import ScanTask
 
 #: So many rows are enough to guess that.
 _SAMPLE = 1 << 16
@@ -58,10 +52,14 @@ class RankedPart:
     part: FilePart
     rank: int | None
 
+    @property
+    def size_bytes(self) -> int:
+        return self.part.size_bytes
 
-@dataclass(frozen=True)
-class RowScanTask:
-    """The function handed to ``mapInArrow``.
+
+@dataclass(frozen=True, kw_only=True)
+class RowScanTask(ScanTask[RankedPart, RowsReport]):
+    """Keeps the rows that it reads; the other arguments are those of the base.
 
     Args:
         scan: what is read.
@@ -69,16 +67,6 @@ class RowScanTask:
         columns: for each column that is wanted the column of the files.
         work: what is made of the rows.
         side: which of its sides they are.
-        source: where the files are.
-        parts: by partition.
-        target: where runs go.
-        folder: their folder there.
-        name: begins the names of all runs of the pass.
-        buckets: how runs are dealt.
-        without: shards that nobody asks for.
-        memory_bytes: for rows that are not written yet.
-        progress_folder: in the target's file system, where tasks report how far they are; None: they do not.
-        whole_bytes: of all scans of the pass, of which this one's tasks tell their part.
     """
 
     scan: ParquetScan
@@ -86,50 +74,13 @@ class RowScanTask:
     columns: tuple[tuple[str, str], ...]
     work: RowWork
     side: int
-    source: fs.FileSystem
-    parts: tuple[tuple[RankedPart, ...], ...]
-    target: fs.FileSystem
-    folder: str
-    name: str
-    buckets: Buckets
-    without: tuple[int, ...]
-    memory_bytes: int
-    progress_folder: str | None = None
-    whole_bytes: int = 1
 
-    @property
-    def size_bytes(self) -> int:
-        """How much all tasks read."""
-        return sum(ranked.part.end - ranked.part.start for parts in self.parts for ranked in parts)
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task_begins()
-        keep_heap()  # until a shard's task is through with what this one leaves
-        for _ in batches:
-            pass
-        context = TaskContext.get()
-        assert context is not None, "a scan runs only inside a Spark task"
-        attempt = f"{self.name}-{context.partitionId():06d}-{context.taskAttemptId()}-{uuid.uuid4().hex[:8]}"
-        try:
-            report = self.scanned(self.parts[context.partitionId()], attempt, context.partitionId())
-        except NotTakenError as error:
-            report = RowsReport(not_taken=str(error))
-        yield report_batch(report.to_bytes())
+    report_type = RowsReport
 
     def scanned(self, parts: Sequence[RankedPart], attempt: str, number: int = 0) -> RowsReport:
-        """Scan some parts of files.
-
-        Args:
-            parts: them.
-            attempt: begins the names of its runs.
-            number: of the task.
-
-        Raises:
-            NotTakenError: Spark has to.
-        """
         runs, waiting = list[str](), list[pa.RecordBatch]()
         rows = waiting_rows = size = 0
-        progress = ScanProgress(self.target, self.progress_folder, f"{self.name}-{number:06d}", self.whole_bytes)
+        progress = self.progress(number)
         progress.write()
         reduces: bool | None = None if self.work.reduces else False  # None: too few rows have been seen
 
@@ -144,7 +95,7 @@ class RowScanTask:
             progress.written(ordered.num_rows)
 
         for ranked in parts:
-            seen = progress.part_begins(ranked.part.end - ranked.part.start)
+            seen = progress.part_begins(ranked.size_bytes)
             for table in self._let_through(ranked.part, seen):
                 rows += table.num_rows
                 batch = self._keyed(table, ranked.rank)
@@ -177,33 +128,19 @@ class RowScanTask:
     def _keyed(self, table: pa.Table, rank: int | None) -> pa.RecordBatch:
         """The rows with their key groups, in the columns of a run."""
         arrays = {
-            name: _typed(_one(table[column]), self.work.type_of(self.side, name)) for name, column in self.columns
+            name: typed(unchunked(table[column]), self.work.type_of(self.side, name)) for name, column in self.columns
         }
         groups = key_groups(
             [arrays[name] for name in self.work.group_columns], self.buckets.max_parallelism, len(table)
         )
         arrays[KEY_GROUP_COLUMN] = pa.array(groups)
-        places = None if self.scan.places is None else _one(table[self.scan.places])
+        places = None if self.scan.places is None else unchunked(table[self.scan.places])
         return self.work.run_rows(self.side, arrays, places, rank)
 
     def _repeats(self, waiting: Sequence[pa.RecordBatch], parts: Sequence[RankedPart]) -> bool:
         """Whether many rows have the same key, judging by the first ones."""
         keys = pa.Table.from_batches([batch.select(list(self.work.key_columns)) for batch in waiting])
         found = keys.group_by(list(self.work.key_columns), use_threads=False).aggregate([])
-        first = parts[0].part
-        its_bytes = max(first.end - first.start, 1)
-        whole = sum(ranked.part.end - ranked.part.start for ranked in parts)
-        expected = self.scan.rows(self.source, first) * whole // its_bytes
+        expected = self.expected_rows(self.scan, parts[0].part, parts)
         # What a run has in common is what it can leave out.
         return rows_per_key(keys.num_rows, found.num_rows, min(expected, _REDUCED_ROWS)) >= WORTH_REDUCING
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    if isinstance(column, pa.ChunkedArray) and column.num_chunks == 1:
-        return column.chunk(0)
-    found = column.combine_chunks()
-    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
-
-
-def _typed(array: pa.Array, data_type: pa.DataType) -> pa.Array:
-    return array if array.type == data_type else pc.cast(array, data_type)

@@ -47,6 +47,26 @@ COLUMNS = (
 SCHEMA = pa.schema([(column.name, column.type) for column in COLUMNS])
 
 
+def scan_task(
+    partials: PartialScan, folder: Path, schema: pa.Schema, buckets: Buckets, memory_bytes: int = 1 << 28
+) -> PartialScanTask:
+    """A task that scans local files; its key group is by all keys."""
+    local = fs.LocalFileSystem()
+    return PartialScanTask(
+        partials=partials,
+        source=local,
+        parts=(),
+        target=local,
+        folder=str(folder),
+        name="r",
+        schema=schema,
+        group_columns=tuple(key.name for key in partials.keys),
+        buckets=buckets,
+        without=(),
+        memory_bytes=memory_bytes,
+    )
+
+
 def rows(seed: int, count: int, keys: int, nulls: float) -> list[tuple[Any, ...]]:
     """Random rows of ``COLUMNS``."""
     chance = random.Random(seed)
@@ -120,7 +140,7 @@ def test_runs_have_what_a_model_has(
     buckets = Buckets(parallelism, 128 if seed % 2 else 100)
     partials = PartialScan(ParquetScan(COLUMNS), tuple(ScanKey(key, key) for key in keys), CALLS)
     local = fs.LocalFileSystem()
-    task = PartialScanTask(partials, local, (), local, str(folder), "r", schema, keys, buckets, (), memory_bytes)
+    task = scan_task(partials, folder, schema, buckets, memory_bytes)
     paths = tuple(path for number in (0, 1) for path in task.scanned(files[number::2], f"a{number}").runs)
     spill = folder / "spill"
     spill.mkdir()
@@ -206,9 +226,7 @@ def test_rows_that_are_not_aggregated_add_up_to_the_same(tmp_path: Path, monkeyp
         schema = pa.schema([("__kg", pa.int32()), *types, *[(call.name, call.type) for call in calls]])
         partials = PartialScan(ParquetScan(COLUMNS), tuple(ScanKey(key, key) for key in keys), calls)
         local, buckets = fs.LocalFileSystem(), Buckets(2, 128)
-        task = PartialScanTask(
-            partials, local, (), local, str(tmp_path), f"r{nulls}", schema, keys, buckets, (), 1 << 28
-        )
+        task = scan_task(partials, tmp_path, schema, buckets)
         paths = (*task.scanned(files[:1], "a").runs, *task.scanned(files[1:], "b").runs)
         runs = PartialRuns(local, paths, schema, buckets, keys, calls, 1 << 28, None, None)
         found: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
@@ -234,8 +252,8 @@ def test_keys_that_come_back_later_are_aggregated(tmp_path: Path) -> None:
     calls = (PartialCall("n", "count_all", None, pa.int64()), PartialCall("hi", "max", "v", pa.int64()))
     schema = pa.schema([("__kg", pa.int32()), ("t", pa.string()), ("n", pa.int64()), ("hi", pa.int64())])
     partials = PartialScan(ParquetScan(columns), (ScanKey("t", "t"),), calls)
-    local, buckets, folder = fs.LocalFileSystem(), Buckets(1, 128), str(tmp_path)
-    task = PartialScanTask(partials, local, (), local, folder, "r", schema, ("t",), buckets, (), 1 << 28)
+    local, buckets = fs.LocalFileSystem(), Buckets(1, 128)
+    task = scan_task(partials, tmp_path, schema, buckets)
     paths = task.scanned([FilePart(str(path), 0, path.stat().st_size)], "a").runs
     written = sum(Path(one).stat().st_size for one in paths)
     assert written < 2 * 40 * keys  # a row for each that was read would be eight times as many
