@@ -86,20 +86,10 @@ class ProcessorMethods(DescribedKeys, Generic[Frame]):
     ) -> Frame:
         """Runs a ``StatefulProcessor`` whose handlers get and yield pandas frames.
 
-        The state is that of :meth:`transformWithState`: a job may change from one to the other.
+        The arguments are those of :meth:`transformWithState`, and so is the state: a job may change from one to the
+        other.
 
             orders.groupBy("customer").transformWithStateInPandas(Totals(), "customer string, n long", "append", "none")
-
-        Args:
-            statefulProcessor: as in Spark; behind ``cogroup`` its ``handleInputRows`` takes ``key, left, right,
-                timerValues``.
-            outputStructType: as in Spark.
-            outputMode: as in Spark.
-            timeMode: as in Spark; of two inputs one at least needs a watermark for ``eventTime``, and of two watermarks
-                the lesser one counts.
-            initialState: as in Spark.
-            eventTimeColumnName: as in Spark.
-            coordinator: runs on the driver and exchanges events with the shards.
 
         Raises:
             PlanError: an argument, or the keys of two inputs, do not fit; the message names it.

@@ -292,7 +292,7 @@ class MixedStreamWriter:
         plan, job = self._compile()
         stop_if_dry(plan, job)
         # They are about the switch, which a job with a checkpoint has behind it.
-        for warning in () if has_checkpoint(job.checkpoint_location) else plan.warnings:
+        for warning in plan.warnings if plan.warnings and not has_checkpoint(job.checkpoint_location) else ():
             logger.warning("query %s: %s", self._name or "without a name", warning)
         return start_query(job)
 

@@ -12,7 +12,6 @@ from ...runtime.catalyst.columns import columns_ddl
 from ...runtime.catalyst.spark_plans import size_bytes
 from ...runtime.catalyst.spark_session import session_settings
 from ...runtime.catalyst.types.spark_durations import duration_ms
-from ...runtime.checkpoints.store import has_checkpoint
 from ...runtime.connectors.late_rows import LateRows
 from ...runtime.connectors.sinks import Sink
 from ...runtime.connectors.sources.lanes import Lane, live_frame
@@ -79,8 +78,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     bounded = [bool(lane.inputs.histories) for lane in graph.lanes.lanes]
     specs, tail = observed_once(graph.specs(output_mode, settings), tail, settings, bounded)
     specs, finals = with_final_watermarks(resolved, settings, graph.stages, specs, output_mode)
-    if not has_checkpoint(planned.location):  # a job that goes on keeps the policy that it began with, as in Spark
-        check_watermark_policy(spark, specs)
+    check_watermark_policy(spark, specs, planned.location)
     lanes = graph.lanes.frames()
     settings = _with_limits(settings, specs, live_frame(lanes), request)
     parallelism = settings.shards(spark)

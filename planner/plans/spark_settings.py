@@ -7,17 +7,21 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from ...errors import OptionError
+from ...runtime.checkpoints.store import has_checkpoint
 from ...runtime.spec import StageSpec
 
 _WATERMARK_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 _NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 
-def check_watermark_policy(spark: SparkSession, stages: Sequence[StageSpec]) -> None:
-    """Raise OptionError if the least of several watermarks is not to count; of one it does not matter."""
+def check_watermark_policy(spark: SparkSession, stages: Sequence[StageSpec], location: str | None) -> None:
+    """Raise OptionError if the least of several watermarks is not to count; of one it does not matter.
+
+    A job that goes on keeps the policy that it began with, as in Spark.
+    """
     policy = str(spark.conf.get(_WATERMARK_POLICY, "min"))
     timed = [name for stage in stages if stage.event_time is not None for name in stage.delays_ms]
-    if policy.lower() != "min" and len(timed) > 1:
+    if policy.lower() != "min" and len(timed) > 1 and not has_checkpoint(location):
         raise OptionError(
             f"{_WATERMARK_POLICY} is {policy!r}, and the job has several watermarks (of {', '.join(timed)}): only min"
             " is supported, where the slowest input says what is late; set it to min, or use"

@@ -22,6 +22,7 @@ from ...errors import CorruptStateError
 from ..storage.filesystem import exists, list_files
 from .lease.claims import LeaseClaim
 
+_CHECKPOINT = re.compile(r"chk-(\d{8})$")
 _FOLDER = re.compile(r"branch-(\d{8})$")
 
 
@@ -42,14 +43,15 @@ class Branch:
         return self.only is None or checkpoint_id in self.only
 
 
-def checkpoints_in(filesystem: fs.FileSystem, home: str) -> dict[int, str]:
-    """The complete checkpoints in a branch's folder, with theirs."""
-    found = {}
-    for info in list_files(filesystem, f"{home}/checkpoints"):
-        match = re.search(r"chk-(\d{8})$", info.path)
-        if match and exists(filesystem, f"{info.path}/_metadata"):
-            found[int(match[1])] = info.path
-    return found
+def checkpoint_folders(filesystem: fs.FileSystem, home: str) -> dict[int, str]:
+    """The folders of checkpoints of a branch, oldest first; also those of checkpoints that are not complete."""
+    found = ((_CHECKPOINT.search(info.path), info.path) for info in list_files(filesystem, f"{home}/checkpoints"))
+    return dict(sorted((int(match[1]), path) for match, path in found if match))
+
+
+def is_complete(filesystem: fs.FileSystem, folder: str) -> bool:
+    """True if a checkpoint's folder holds a checkpoint."""
+    return exists(filesystem, f"{folder}/_metadata")
 
 
 def branch_that_counts(filesystem: fs.FileSystem, root: str, claim: LeaseClaim | None) -> Branch:
@@ -76,7 +78,8 @@ def branch_that_counts(filesystem: fs.FileSystem, root: str, claim: LeaseClaim |
 def is_seeded(filesystem: fs.FileSystem, root: str, claim: LeaseClaim) -> bool:
     """True if a claim's branch has all that it goes on from: a checkpoint, or the log of Spark's query."""
     home = Branch(claim.branch).home(root)
-    return bool(checkpoints_in(filesystem, home)) or exists(filesystem, f"{home}/{SEEDED}")
+    has_checkpoint = any(is_complete(filesystem, one) for one in checkpoint_folders(filesystem, home).values())
+    return has_checkpoint or exists(filesystem, f"{home}/{SEEDED}")
 
 
 #: Marks a branch that goes on from no checkpoint.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pyarrow import fs
 
@@ -13,12 +12,10 @@ from ...state.store.files import StateFile
 from ...state.store.pool import StatePool
 from ..connectors.transaction import SinkTransaction
 from ..storage.checksummed import unseal
-from ..storage.filesystem import exists, list_files, read_bytes
-from .branch import checkpoints_in
+from ..storage.filesystem import exists, read_bytes
+from .branch import checkpoint_folders, is_complete
 from .folders import CheckpointFolders
 from .metadata import CheckpointMetadata
-
-_FOLDER = re.compile(r"chk-(\d{8})$")
 
 
 class StoredCheckpoints(CheckpointFolders):
@@ -31,21 +28,23 @@ class StoredCheckpoints(CheckpointFolders):
 
     def ids(self) -> list[int]:
         """Ids of the complete checkpoints, oldest first."""
-        self.look_again()
-        return sorted(found for found in checkpoints_in(self.filesystem, self.home) if self.branch.counts(found))
+        return self._listed()[0]
 
     def known_ids(self) -> list[int]:
         """Ids of the checkpoints that are complete, or were and have lost their metadata, oldest first."""
-        complete = self.ids()
+        complete, others = self._listed()
         # The removal of an old checkpoint that was cut short leaves such a folder too, but only for the oldest ones.
         oldest = complete[0] if complete else 0
-        return sorted({*complete, *(found for found in self._committed_ids() if found > oldest)})
+        return sorted([*complete, *(found for found in others if found > oldest and self.is_committed(found))])
 
-    def _committed_ids(self) -> list[int]:
-        """Ids of all checkpoints that are marked as visible."""
-        matches = [_FOLDER.search(info.path) for info in list_files(self.filesystem, f"{self.home}/checkpoints")]
-        ids = [int(match[1]) for match in matches if match and self.branch.counts(int(match[1]))]
-        return [found for found in ids if self.is_committed(found)]
+    def _listed(self) -> tuple[list[int], list[int]]:
+        """Ids of the complete checkpoints, and of folders without metadata, both oldest first: listed once."""
+        self.look_again()
+        complete, others = list[int](), list[int]()
+        for found, folder in checkpoint_folders(self.filesystem, self.home).items():
+            if self.branch.counts(found):
+                (complete if is_complete(self.filesystem, folder) else others).append(found)
+        return complete, others
 
     def read(self, checkpoint_id: int) -> CheckpointMetadata:
         """Read one checkpoint's metadata; it is verified."""
@@ -103,8 +102,8 @@ class StoredCheckpoints(CheckpointFolders):
 
     def latest(self) -> CheckpointMetadata | None:
         """The newest checkpoint, verified with the presence and size of all its files; None: there is none."""
-        ids = self.ids()
-        self._refuse_lost(ids[-1] if ids else 0)
+        ids, others = self._listed()
+        self._refuse_lost(ids[-1] if ids else 0, others)
         if not ids:
             return None
         try:
@@ -114,13 +113,13 @@ class StoredCheckpoints(CheckpointFolders):
             raise self.with_alternative(error, ids[-1]) from error
         return metadata
 
-    def _refuse_lost(self, latest_id: int) -> None:
+    def _refuse_lost(self, latest_id: int, others: Sequence[int]) -> None:
         """Raise if a checkpoint newer than the latest had committed its output and has no metadata any more.
 
         A writer that dies leaves no such folder, and the removal of an old checkpoint only leaves it for old ones.
         """
-        for lost in self._committed_ids():
-            if lost > latest_id:
+        for lost in others:
+            if lost > latest_id and self.is_committed(lost):
                 raise self.with_alternative(CorruptStateError(f"{self.folder(lost)}/_metadata is missing"), lost)
         newest = self._newest_committed()
         if newest > latest_id and self.branch.counts(newest):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import uuid
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -66,15 +67,20 @@ def check_restorable(job: JobSpec) -> None:
         _check_claims(job, open_savepoint(job.settings.savepoint_path))
 
 
-def check_origin(job: JobSpec, store: CheckpointStore) -> None:
+def check_origin(job: JobSpec, store: CheckpointStore, known_ids: Sequence[int]) -> None:
     """Raise if the location was not begun as the job says it was; a few small files are read, nothing is written.
+
+    Args:
+        job: the job.
+        store: the location's checkpoints.
+        known_ids: which there are.
 
     Raises:
         CheckpointError: the location has checkpoints that do not come from the savepoint, or an earlier restore into it
             was cut short and the option is not set any more.
     """
     path, origin = job.settings.savepoint_path, _origin(store)
-    if store.known_ids():
+    if known_ids:
         if path is not None:
             _check_descent(store, origin, path)
     elif path is None and origin is not None:
@@ -98,11 +104,12 @@ def restore_if_asked(job: JobSpec, store: CheckpointStore, identity: JobIdentity
         CheckpointError: as :func:`check_origin`.
         CorruptStateError: a file of the savepoint is not as it was written.
     """
-    check_origin(job, store)
+    known_ids = store.known_ids()
+    check_origin(job, store, known_ids)
     path = job.settings.savepoint_path
     if path is None:
         return
-    if not store.known_ids():
+    if not known_ids:
         _restore(job, store, identity, open_savepoint(path))
         return
     logger.info(

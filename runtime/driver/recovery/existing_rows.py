@@ -32,7 +32,7 @@ _SUBJECTS = ("subscribe", "subscribepattern", "assign", "dbtable", "table", "top
 
 
 def check_existing_rows(job: JobSpec) -> None:
-    """Look at the output of a job that is about to begin.
+    """Look at the output of a job that is about to begin, and has no checkpoint.
 
     Raises:
         OptionError: it holds rows that this job has written under another ``checkpointLocation``.
@@ -41,8 +41,6 @@ def check_existing_rows(job: JobSpec) -> None:
     if job.settings.sink_existing != "auto" or job.settings.savepoint_path is not None or location is None:
         return
     store = CheckpointStore(*resolve(location))
-    if store.known_ids():
-        return
     try:
         writers = job.sink.writers(job.spark)
         if writers is not None and job.sink.has_rows(job.spark):

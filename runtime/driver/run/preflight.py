@@ -8,6 +8,7 @@ nothing is written that stays.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyarrow import ArrowException
@@ -43,6 +44,7 @@ def check_places(job: JobSpec) -> None:
         CheckpointError: another driver runs the job, there is no whole savepoint to begin with, or the location was
             begun from another one.
     """
+    ids: Sequence[int] = ()
     for frame in [job.live, *(lane.history for lane in job.lanes)]:
         if frame is not None:
             check_brokers(frame)
@@ -50,13 +52,14 @@ def check_places(job: JobSpec) -> None:
         if job.live is not None:
             check_replayable(job.live)
         check_folder("checkpointLocation", job.checkpoint_location)
-        _check_owner(job, CheckpointStore(*resolve(job.checkpoint_location)))
+        ids = _check_owner(job, CheckpointStore(*resolve(job.checkpoint_location)))
     elif job.settings.savepoint_path is not None:
         _check_savepoint(job, job.settings.savepoint_path)
     else:
         _check_begin(job)
     job.sink.check_place(job.spark)
-    check_existing_rows(job)
+    if not ids:
+        check_existing_rows(job)
     settings = job.settings
     if job.late_rows is not None:
         job.late_rows.check_place(job.spark)
@@ -92,18 +95,20 @@ def _check_local_root(job: JobSpec) -> None:
         )
 
 
-def _check_owner(job: JobSpec, store: CheckpointStore) -> None:
-    known = check_identity(job, store)
-    check_origin(job, store)
-    path, has_checkpoints = job.settings.savepoint_path, known is not None and bool(store.known_ids())
+def _check_owner(job: JobSpec, store: CheckpointStore) -> Sequence[int]:
+    """Check whose the location is; returns the ids of its checkpoints, which are listed once: a store may be slow."""
+    known, ids = check_identity(job, store), store.known_ids()
+    check_origin(job, store, ids)
+    path, has_checkpoints = job.settings.savepoint_path, known is not None and bool(ids)
     # A location with checkpoints of its own goes on from those, whether or not the savepoint is still there.
     if path is not None and not has_checkpoints:
         _check_savepoint(job, path)
     elif not has_checkpoints:
         _check_begin(job)
     if known is not None:
-        _check_newest(job, store, known)
+        _check_newest(job, store, known, ids)
     DriverLease(store.filesystem, store.root, "").check_free()
+    return ids
 
 
 def _check_begin(job: JobSpec) -> None:
@@ -112,9 +117,8 @@ def _check_begin(job: JobSpec) -> None:
         raise PlanError(job.begin_refused)
 
 
-def _check_newest(job: JobSpec, store: CheckpointStore, known: JobIdentity) -> None:
+def _check_newest(job: JobSpec, store: CheckpointStore, known: JobIdentity, ids: Sequence[int]) -> None:
     """Raise what recovery would if the newest checkpoint has other state or inputs, or output for other columns."""
-    ids = store.ids()
     try:
         metadata = store.read(ids[-1]) if ids else None
     except CorruptStateError:

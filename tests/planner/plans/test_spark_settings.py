@@ -41,7 +41,7 @@ def test_the_greatest_of_several_watermarks_is_refused(live: DataFrame) -> None:
 @pytest.mark.usefixtures("policy_max")
 def test_a_job_that_goes_on_keeps_its_policy(live: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in Spark, whatever the session says by then."""
-    monkeypatch.setattr("mixedmode.planner.plans.compile.has_checkpoint", lambda location: True)
+    monkeypatch.setattr("mixedmode.planner.plans.spark_settings.has_checkpoint", lambda location: True)
     assert compiled(read(live={"a": live, "b": live}).withWatermark("ts", "1 hour").groupBy("k").count())
 
 

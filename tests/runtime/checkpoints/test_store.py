@@ -11,10 +11,11 @@ import pytest
 import typer
 from mixedmode.errors import CheckpointError, CheckpointMismatchError, CorruptStateError
 from mixedmode.planner.cli.places import held_checkpoint
-from mixedmode.runtime.checkpoints import readers
+from mixedmode.runtime.checkpoints import branch, readers
 from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore, has_checkpoint
+from mixedmode.runtime.storage.filesystem import list_files
 from mixedmode.runtime.support import failpoints
 from mixedmode.state.store.files import StateFile
 from pyarrow import fs
@@ -64,6 +65,26 @@ def test_a_job_has_a_checkpoint_once_one_is_complete(
     (tmp_path / "file").touch()
     for location in (None, str(tmp_path / "none"), str(tmp_path / "file"), "nothing://x/y"):
         assert not has_checkpoint(location)
+
+
+def test_the_folders_are_listed_once(
+    store: CheckpointStore,
+    make_metadata: MakeMetadata,
+    make_state_file: MakeFile,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A store may be slow: each look for checkpoints lists them once, and asks of those without metadata alone whether
+    they were visible."""
+    for number in (1, 2):
+        store.write(make_metadata(number, make_state_file(store, f"e0000000{number}-s0")))
+        store.mark_committed(number)
+    asked: list[str] = []
+    monkeypatch.setattr(branch, "list_files", lambda *args: asked.append("list") or list_files(*args))
+    monkeypatch.setattr(store, "is_committed", lambda number: asked.append(f"committed {number}"))
+    for look, found in ((store.ids, [1, 2]), (store.known_ids, [1, 2])):
+        assert look() == found
+    assert store.latest() is not None
+    assert asked == ["list"] * 3
 
 
 def test_identity_is_remembered(store: CheckpointStore) -> None:

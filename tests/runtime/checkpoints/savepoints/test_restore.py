@@ -77,13 +77,13 @@ def test_the_same_savepoint_again(begun: CheckpointStore, here: Path, spelling: 
     """However its path is written, and whether or not it is still there."""
     if not is_there:
         shutil.rmtree("sp")
-    check_origin(job(spelling.format(here=here)), begun)
+    check_origin(job(spelling.format(here=here)), begun, begun.known_ids())
 
 
 def test_the_savepoint_has_moved(begun: CheckpointStore, here: Path) -> None:
     """Its id says that it is the same."""
     (here / "sp" / "1").rename(here / "elsewhere")
-    check_origin(job("elsewhere"), begun)
+    check_origin(job("elsewhere"), begun, begun.known_ids())
 
 
 @pytest.mark.parametrize("is_there", [True, False])
@@ -95,7 +95,7 @@ def test_the_same_words_elsewhere(
     if not is_there:
         shutil.rmtree("sp")
     with pytest.raises(CheckpointError, match=rf"is 'sp/1', but .* was begun from savepoint '{here}/sp/1'"):
-        check_origin(job("sp/1"), begun)
+        check_origin(job("sp/1"), begun, begun.known_ids())
 
 
 def test_another_savepoint_in_its_place(begun: CheckpointStore, here: Path) -> None:
@@ -103,25 +103,25 @@ def test_another_savepoint_in_its_place(begun: CheckpointStore, here: Path) -> N
     shutil.rmtree(here / "sp" / "1")
     shutil.copytree(here.parent / "there" / "sp" / "1", here / "sp" / "1")
     with pytest.raises(CheckpointError, match=r"begun from savepoint .* use a new checkpointLocation"):
-        check_origin(job("sp/1"), begun)
+        check_origin(job("sp/1"), begun, begun.known_ids())
 
 
 def test_a_filesystem_that_is_gone(begun: CheckpointStore) -> None:
     """A savepoint that cannot be reached is told by its place alone."""
     with pytest.raises(CheckpointError, match=r"is 'nowhere://sp/1', but .* was begun from savepoint"):
-        check_origin(job("nowhere://sp/1"), begun)
+        check_origin(job("nowhere://sp/1"), begun, begun.known_ids())
 
 
 def test_without_the_option(begun: CheckpointStore) -> None:
     """A location with checkpoints goes on from those."""
-    check_origin(job(None), begun)
+    check_origin(job(None), begun, begun.known_ids())
 
 
 def test_a_location_of_its_own(saved: None, begun: CheckpointStore) -> None:
     """Checkpoints that come from no savepoint are not given up for one."""
     Path(begun.root, "savepoint.json").unlink()
     with pytest.raises(CheckpointError, match="was begun from no savepoint"):
-        check_origin(job("sp/1"), begun)
+        check_origin(job("sp/1"), begun, begun.known_ids())
 
 
 def test_a_restore_that_was_cut_short(here: Path, saved: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,6 +133,6 @@ def test_a_restore_that_was_cut_short(here: Path, saved: None, monkeypatch: pyte
         failpoints._hits.clear()
         with pytest.raises(failpoints.InjectedFailure):
             restore_if_asked(job("sp/1"), store, IDENTITY)
-    check_origin(job("sp/1"), store)
+    check_origin(job("sp/1"), store, store.known_ids())
     with pytest.raises(CheckpointError, match=r"was cut short: set execution\.savepoint\.path again"):
-        check_origin(job(None), store)
+        check_origin(job(None), store, store.known_ids())

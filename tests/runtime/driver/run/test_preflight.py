@@ -13,12 +13,14 @@ import pytest
 from mixedmode.errors import CheckpointError, CheckpointMismatchError, CorruptStateError, OptionError, PlanError
 from mixedmode.planner.frames import writer as writer_module
 from mixedmode.planner.frames.writer import MixedStreamWriter
+from mixedmode.runtime.checkpoints import branch
 from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.lease.driver_lease import DriverLease
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.sinks import table_format
 from mixedmode.runtime.connectors.sinks.spark_writer import SparkWriterSink
 from mixedmode.runtime.driver.run import preflight
+from mixedmode.runtime.storage.filesystem import list_files
 from pyarrow import fs
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
@@ -373,6 +375,16 @@ def test_the_location_of_another_job(writer: MixedStreamWriter, tmp_path: Path) 
     assert "its windows are window(ts, 2 hours), this job's are window(ts, " in str(caught.value)
     assert "Column<" not in str(caught.value)
     assert content(tmp_path) == before
+
+
+def test_the_checkpoints_of_a_location_are_listed_once(
+    writer: MixedStreamWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much is asked about them: a store may be slow."""
+    asked: list[str] = []
+    monkeypatch.setattr(branch, "list_files", lambda *args: asked.append(args[1]) or list_files(*args))
+    preflight.check_places(writer.option("checkpointLocation", str(tmp_path / "ck"))._compile()[1])
+    assert asked == [f"{tmp_path}/ck/mixedmode/checkpoints"]
 
 
 def test_a_location_that_is_in_use(writer: MixedStreamWriter, tmp_path: Path) -> None:
