@@ -39,8 +39,8 @@ from mixedmode.runtime.operators.contract import KeyedOperator, ShardCounters
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
 from mixedmode.runtime.spec import JobSpec, LaneRead, Phase, Settings, StageSpec
 from mixedmode.runtime.tasks.report import ShardReport
-from mixedmode.runtime.tasks.shard.meter import TaskMeter
 from mixedmode.runtime.tasks.shard.shard_task import ShardTask
+from mixedmode.runtime.tasks.shard.task_meter import TaskMeter
 from mixedmode.state.store.files import StateFile
 from mixedmode.state.store.state_manifest import StateManifest
 from pyarrow import fs

@@ -22,7 +22,7 @@ from .driver.run.sigterm import SIGTERM
 from .driver.run.start_settings import with_settings_of_now
 from .handle.active_names import ACTIVE_NAMES
 from .handle.rescale import RescalableQuery
-from .jobs.first_workers import start_workers
+from .jobs.worker_warmup import start_workers
 from .jvm.job_cancellation import is_of_a_cancelled_job
 from .jvm.jvm_loss import links
 from .metrics.events.event_files import HistoryFolder

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict
 
 from .connectors.staged_form import StagedForm, columns_of
 from .operators.contract import KeyedOperator
-from .operators.emission import EMITTED_COLUMN, emitted_when_due
-from .operators.steps import FrameStep, Metrics, behind_steps
+from .operators.emission_watermark import EMITTED_COLUMN, emitted_when_due
+from .operators.frame_steps import FrameStep, Metrics, behind_steps
 from .settings import Settings
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from .checkpoints.metadata import CheckpointMetadata, OperatorState, StateLayout
 from .checkpoints.savepoints.store import SavepointStore, open_store
 from .checkpoints.store import CheckpointStore
 from .storage.filesystem import exists, path_text, resolve
-from .support.cells import facts_html, table_html
+from .support.notebook_html import facts_html, table_html
 from .tasks.state.lookup_task import identify_key, lookup, only_shard
 from .tasks.state.scan_task import (
     Scan,

@@ -12,9 +12,9 @@ and output, state, timers and events can be seen.
 :func:`run_job` runs a whole job in Spark, over rows of the test, in a temporary place, and stops it.
 """
 
-from .given_rows import GivenRow, GivenRows, Output
 from .harness import Event, Harness
 from .job_run import JobRun, run_job
-from .state_of_keys import Timer
+from .row_tables import GivenRow, GivenRows, Output
+from .state_methods import Timer
 
 __all__ = ["Event", "GivenRow", "GivenRows", "Harness", "JobRun", "Output", "Timer", "run_job"]

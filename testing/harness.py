@@ -21,12 +21,12 @@ from ..runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..runtime.protocols.operator_events.coordinator import OperatorCoordinator
 from ..runtime.protocols.operator_events.event_codec import decode, types_by_name
 from ..runtime.spec import Phase
-from .asked import Asked, OptionValue, asked_of
-from .cuts import BEFORE_THE_END, Way, check_same, ways
-from .given_rows import GivenRow, GivenRows, Output, moment_ms, plain_rows, rows_of
-from .job_here import JobHere
-from .stage_here import UID
-from .state_of_keys import StateOfKeys
+from .harness_arguments import HarnessArguments, OptionValue, harness_arguments
+from .input_splits import BEFORE_THE_END, InputSplit, check_same, input_splits
+from .local_job import LocalJob
+from .local_stage import UID
+from .row_tables import GivenRow, GivenRows, Output, moment_ms, plain_rows, rows_of
+from .state_methods import StateMethods
 from .user_errors import as_raised
 
 _BACKLOG = Phase(kind="backlog", reason="a test", style="sorted")
@@ -43,7 +43,7 @@ class Event:
     event: Any
 
 
-class Harness(StateOfKeys):
+class Harness(StateMethods):
     """Runs a ``StatefulProcessor`` epoch by epoch, as a job does, in this process and without Spark.
 
         harness = Harness(Rotations(), key="tailnum", schema="tailnum string, ts timestamp, delay long",
@@ -100,7 +100,7 @@ class Harness(StateOfKeys):
         time_zone: str | None = None,
     ) -> None:
         self._open(
-            asked_of(
+            harness_arguments(
                 processor,
                 key,
                 schema,
@@ -119,7 +119,7 @@ class Harness(StateOfKeys):
             )
         )
 
-    def _open(self, asked: Asked) -> None:
+    def _open(self, asked: HarnessArguments) -> None:
         self._asked, self._now_ms = asked, asked.start_ms
         self._folder = tempfile.TemporaryDirectory(prefix="mixedmode-harness-", ignore_cleanup_errors=True)
         self._switched = self._ended = False
@@ -128,7 +128,7 @@ class Harness(StateOfKeys):
         self.events: list[Event] = []
         settings = asked.settings
         with as_raised(), processing_time(lambda: self._now_ms):
-            self._job = JobHere(
+            self._job = LocalJob(
                 self._folder.name,
                 [asked.stage.spec(settings)],
                 {UID: asked.stage.prepared},
@@ -386,17 +386,17 @@ class Harness(StateOfKeys):
         times = stage.event_times(given)
         is_observed = self._asked.settings.final_watermark != "max" or stage.time_mode != "eventTime"
         found = []
-        for way in ways(times, cuts, seed, stage.delay_ms if out_of_order else 0):
+        for split in input_splits(times, cuts, seed, stage.delay_ms if out_of_order else 0):
             with self._another() as another:
-                found.append((way, another._outcome(way, given, whole=is_observed)))
+                found.append((split, another._outcome(split, given, whole=is_observed)))
         check_same(found, is_observed=is_observed)
 
-    def _outcome(self, way: Way, rows: Sequence[tuple[int, GivenRow]], *, whole: bool) -> dict[str, Any]:
-        """What one way of cutting gives."""
+    def _outcome(self, split: InputSplit, rows: Sequence[tuple[int, GivenRow]], *, whole: bool) -> dict[str, Any]:
+        """What one split gives."""
         output: list[Any] = []
         what = "assert_same_results()"
-        for number, part in enumerate(way.parts):
-            is_backlog = number == 0 and way.begins_with_backlog
+        for number, part in enumerate(split.parts):
+            is_backlog = number == 0 and split.begins_with_backlog
             some = [rows[place] for place in part]
             left, right = ([row for at, row in some if at == side] for side in (0, 1))
             if is_backlog:
@@ -406,7 +406,7 @@ class Harness(StateOfKeys):
                     self._switch()
                     epochs.streaming_epoch(_LIVE, self._source_of(some, what))
                 output += self._output()
-            if number in way.restarts_behind and not self._ended:
+            if number in split.restarts_behind and not self._ended:
                 self.restart()
         found: dict[str, Any] = {}
         if not self._ended:

@@ -27,7 +27,7 @@ from ..runtime.metrics.lifecycle import Lifecycle
 from ..runtime.metrics.progress import QueryProgress
 from ..runtime.query import MixedQuery
 from ..runtime.state_reader import StateReader, state_reader
-from .given_rows import GivenRows, moment_ms, plain_rows
+from .row_tables import GivenRows, moment_ms, plain_rows
 from .written_sources import WrittenSources
 
 #: Fewer shards are faster, and with two not all keys are in one.

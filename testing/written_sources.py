@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from ..errors import PlanError
 from ..planner.inputs.inputs import InputPart
 from ..planner.plans.other_sources import with_source
-from .given_rows import plain_rows, table_of
+from .row_tables import plain_rows, table_of
 
 
 @dataclass

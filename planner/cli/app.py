@@ -44,7 +44,7 @@ def checkpoints(
 ) -> None:
     """List the checkpoints of a job: size, age, whole or damaged.  Exit code 1 if one is damaged."""
     from .checkpoints import checkpoints_of, show_checkpoints
-    from .places import opened
+    from .locations import opened
 
     with failures(as_json):
         reader, _ = opened(location)
@@ -75,7 +75,7 @@ def inspect(
     """
     from . import inspect as inspection
     from . import key as one_key
-    from .places import held_checkpoint, one_of_the_operators, opened
+    from .locations import held_checkpoint, one_of_the_operators, opened
 
     with failures(as_json), ExitStack() as done:
         reader, store = opened(path)
@@ -129,7 +129,7 @@ def status(
     """
     from ...runtime.metrics.status import status_of
     from . import status as health
-    from .place_checks import check_location
+    from .location_checks import check_location
 
     limits = health.limits_of(max_checkpoint_age, max_lag, max_silence, max_waiting_messages)
     check_location(location)
@@ -151,7 +151,7 @@ def watch(location: Location) -> None:
     Ctrl-C ends the watching, and leaves the job alone.  Exit code 0: the run ended well; 1: it failed, or was killed;
     3: no job runs there; 130: Ctrl-C.
     """
-    from .place_checks import check_location
+    from .location_checks import check_location
     from .watch import watch_location
 
     check_location(location)
@@ -172,7 +172,7 @@ def history(
 ) -> None:
     """Tell what the runs of a job did, from the event log below its LOCATION; --json: every event, with all fields."""
     from . import history as told
-    from .place_checks import check_location
+    from .location_checks import check_location
 
     check_location(location)
     with failures(as_json):
@@ -196,7 +196,7 @@ def report(
 ) -> None:
     """Write what the runs of a job were as one HTML page, which needs no network and no other file."""
     from .console import duration_ms
-    from .place_checks import check_location
+    from .location_checks import check_location
     from .report import write_report
 
     last_ms = duration_ms("--last", last)
@@ -252,14 +252,14 @@ def savepoint(
     elif path is None:
         raise misused("the savepoint's PATH is missing")
     else:
-        from .asking import ask_job
+        from .job_requests import ask_job
 
         ask_job(location, "savepoint", path, timeout_s=timeout, as_json=as_json)
 
 
 def _complete(location: str, path: str | None, as_json: bool) -> None:
     from ...runtime.checkpoints.savepoints.completion import complete_offline
-    from .place_checks import check_location
+    from .location_checks import check_location
 
     check_location(location)
     with failures(as_json):
@@ -285,7 +285,7 @@ def stop(
 
     A backlog that is stopped keeps its finished shards for the next start; a savepoint waits for the backlog's end.
     """
-    from .asking import ask_job
+    from .job_requests import ask_job
 
     ask_job(location, "stop", savepoint, drain=drain, timeout_s=timeout, as_json=as_json)
 
@@ -293,7 +293,7 @@ def stop(
 @app.command()
 def pause(location: Location, timeout: Timeout = 600.0, as_json: AsJson = False) -> None:
     """Have the job that runs on LOCATION stand still: no epoch begins, nothing is pending, its state is kept."""
-    from .asking import ask_job
+    from .job_requests import ask_job
 
     ask_job(location, "pause", None, timeout_s=timeout, as_json=as_json)
 
@@ -301,7 +301,7 @@ def pause(location: Location, timeout: Timeout = 600.0, as_json: AsJson = False)
 @app.command()
 def resume(location: Location, timeout: Timeout = 600.0, as_json: AsJson = False) -> None:
     """Have the job that runs on LOCATION go on after a pause."""
-    from .asking import ask_job
+    from .job_requests import ask_job
 
     ask_job(location, "resume", None, timeout_s=timeout, as_json=as_json)
 

@@ -24,8 +24,8 @@ def rescale(
     A backlog at batch speed is worked off first.
     """
     from ...runtime.driver.requests.remote_client import ask
-    from .asking import telling
-    from .place_checks import check_location
+    from .job_requests import telling
+    from .location_checks import check_location
 
     check_location(location)
     with failures(as_json):

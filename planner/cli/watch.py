@@ -10,7 +10,7 @@ from ...errors import CheckpointError
 from ...runtime.checkpoints.lease.claims import ClaimFolder
 from ...runtime.checkpoints.lease.run_presence import standing_of
 from ...runtime.metrics.events.event_reader import HistoryTail
-from ...runtime.metrics.watch.faces import face_for
+from ...runtime.metrics.watch.displays import display_for
 from ...runtime.metrics.watch.watcher import Watcher, watch
 from ...runtime.storage.filesystem import resolve
 from .console import FAILED, say
@@ -50,7 +50,7 @@ def watch_location(location: str) -> int:
         driver = _Driver(location)
         runs = driver()
         history = HistoryTail(location, lambda: driver.generation)
-        watcher = Watcher(history.new_events, face_for(Console(highlight=False)))
+        watcher = Watcher(history.new_events, display_for(Console(highlight=False)))
         watch(watcher, driver)
     except KeyboardInterrupt:
         say("stopped watching; the job still runs")

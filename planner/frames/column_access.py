@@ -13,8 +13,8 @@ from ...runtime.catalyst.frame_columns import column_of_frame
 from ...runtime.catalyst.spark_plans import HANDLE
 from ..inputs.schemas import check_named_once, missing_column
 from .joining import JoiningFrame, columns_explained
-from .missing import hint_for
-from .nearest import no_attribute
+from .name_suggestions import no_attribute
+from .unsupported_methods import hint_for
 
 if TYPE_CHECKING:
     from typing_extensions import Self

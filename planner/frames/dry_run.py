@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from ...errors import MixedModeError, PlanError, QueryError
 from ...runtime.query import start_query
 from ...runtime.spec import JobSpec
-from ...runtime.support.cells import facts_html, table_html
+from ...runtime.support.notebook_html import facts_html, table_html
 from ..inputs.inputs import Inputs
 from ..options.layers import NAME_SPACES, Layer
 from ..plans.compile import compile_job

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from ...errors import MixedModeError, PlanError
 from ...runtime.catalyst.spark_plans import is_repeatable
-from ...runtime.catalyst.stars import starred
+from ...runtime.catalyst.star_columns import starred
 from ...runtime.catalyst.types.spark_durations import duration_ms
 from ..inputs.analysis import check_stateless, is_aggregate, plain_columns
 from ..inputs.event_time import (
@@ -37,7 +37,7 @@ from ..stages.aggregates.grouped import grouping_of
 from ..stages.dedup import Method, plan_dedup
 from ..stages.keys import resolve_keys
 from ..stages.limit import plan_limit
-from ..stages.own_names import OwnNames, told_apart
+from ..stages.qualified_names import QualifiedNames, told_apart
 from ..stages.stage import STAGE_UID, WRITTEN, KeyedStage, StageInput
 from ..stages.stateless import plan_stateless, through_stages
 from .column_access import ColumnAccess
@@ -275,7 +275,7 @@ class MixedFrame(ColumnAccess, ViewedFrame):
         return self._grouped("groupingSets", cols, groupingSets)
 
     def _grouped(self, what: str, cols: Sequence[Any], sets: Any = None) -> MixedGroupedData[MixedFrame]:
-        own = OwnNames.of(self._stage_input(what), what)
+        own = QualifiedNames.of(self._stage_input(what), what)
         columns = starred(self._own_here(cols[0] if len(cols) == 1 and isinstance(cols[0], (list, tuple)) else cols))
         given = own.keys(columns(own.known.inputs.template), what)
         rows = own.rows

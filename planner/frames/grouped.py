@@ -12,18 +12,18 @@ from pyspark.sql.types import NumericType, StructType
 
 from ...errors import PlanError
 from ...runtime.catalyst.columns import quoted as quoted_name
-from ...runtime.catalyst.stars import starred
+from ...runtime.catalyst.star_columns import starred
 from ...runtime.operators.aggregate.grouping import GroupingSets
 from ..inputs.schemas import find_column, missing_column, quoted
 from ..stages.aggregates.pivot import Pivot
 from ..stages.aggregates.stage import aggregate_stage
 from ..stages.group_state import plan_group_state
 from ..stages.keys import Keys
-from ..stages.own_names import OwnNames
 from ..stages.processor_rows import COGROUP, ProcessorRows, rows_of_one
+from ..stages.qualified_names import QualifiedNames
 from ..stages.stage import KeyedStage
 from .cogrouped import MixedCogroupedData
-from .nearest import no_attribute
+from .name_suggestions import no_attribute
 from .processor_methods import Frame, ProcessorMethods
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class MixedGroupedData(ProcessorMethods[Frame]):
 
     def __init__(
         self,
-        own: OwnNames,
+        own: QualifiedNames,
         keys: Keys,
         result: Callable[[KeyedStage], Frame],
         of_frames: Callable[[Sequence[Any]], list[Any]],

@@ -16,7 +16,7 @@ from ...runtime.catalyst.frame_columns import attribute_ids, with_frames
 from ...runtime.jvm.spark_errors import error_text
 from ..stages.join.join import plan_join
 from ..stages.join.side_columns import not_there
-from ..stages.own_names import HOW_TO_TELL
+from ..stages.qualified_names import HOW_TO_TELL
 from ..stages.stage import side_columns_of
 from .unions import UnitedFrame, read_inputs
 

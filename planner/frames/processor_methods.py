@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from ..stages.processor import TWS, TWS_IN_PANDAS, plan_processor
 from ..stages.processor_rows import ProcessorRows
 from ..stages.stage import KeyedStage
-from .described import DescribedKeys
+from .schema_methods import KeySchemaMethods
 
 if TYPE_CHECKING:
     from pyspark.sql import GroupedData
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Frame = TypeVar("Frame")
 
 
-class ProcessorMethods(DescribedKeys, Generic[Frame]):
+class ProcessorMethods(KeySchemaMethods, Generic[Frame]):
     """Rows by key that a processor can take."""
 
     #: Makes the frame of the output of a stage.

@@ -18,11 +18,11 @@ from pyspark.sql.types import StructType
 from ...errors import PlanError
 from ...runtime.catalyst.columns import RESERVED, quoted
 from ...runtime.catalyst.frame_columns import with_own_columns
-from ...runtime.catalyst.stars import hidden_names, starred
+from ...runtime.catalyst.star_columns import hidden_names, starred
 from ...runtime.jvm.spark_errors import error_text
 from ..inputs.schemas import quoted as quoted_columns
 from ..inputs.static_frames import broadcast_if_small, check_static
-from .described import Described
+from .schema_methods import SchemaMethods
 from .spark_methods import RowsOfJob
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class NullFunctions(Generic[_Rows]):
         self.drop, self.fill, self.replace = drop, fill, replace
 
 
-class StatelessFrame(Described, RowsOfJob):
+class StatelessFrame(SchemaMethods, RowsOfJob):
     """Rows with the operations that treat each row by itself."""
 
     @abstractmethod

@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from ...errors import PlanError
-from ...runtime.catalyst.stars import hidden_names
+from ...runtime.catalyst.star_columns import hidden_names
 
 
 def transformed(frame: DataFrame, func: Callable[..., DataFrame], args: Any, kwargs: Any) -> DataFrame:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from ...errors import PlanError
 from ..inputs.analysis import check_stateless
 from ..inputs.event_time import CARRIER, Watermark, carried, check_event_time, marked
-from ..inputs.given_inputs import check_inputs
+from ..inputs.input_checks import check_inputs
 from ..inputs.inputs import Inputs
 from ..inputs.schemas import find_column, quoted
 from ..inputs.spark_watermark import take_over_watermark

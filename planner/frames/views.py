@@ -8,10 +8,10 @@ from pyspark.sql import DataFrame
 
 from ..sql.session import register_view
 from ..sql.stand_in import STAND_INS, JobRows
-from .described import Described
+from .schema_methods import SchemaMethods
 
 
-class ViewedFrame(Described):
+class ViewedFrame(SchemaMethods):
     """Rows that SQL statements can use by a name."""
 
     def createOrReplaceTempView(self, name: str) -> None:

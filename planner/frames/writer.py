@@ -21,7 +21,7 @@ from ...runtime.connectors.sinks.foreach_rows import RowByRow
 from ...runtime.query import MixedQuery, start_query
 from ...runtime.spec import JobSpec
 from ...runtime.storage.filesystem import path_text
-from ...runtime.support.cells import facts_html, is_shown
+from ...runtime.support.notebook_html import facts_html, is_shown
 from ...runtime.support.redaction import redacted
 from ...runtime.support.terminal import print_plan
 from ..inputs.inputs import Inputs
@@ -33,7 +33,7 @@ from ..plans.output.sink_request import SinkRequest
 from ..plans.plan import ExecutionPlan
 from ..stages.stage import check_output_mode
 from .dry_run import DryRun, dry_run
-from .nearest import no_attribute
+from .name_suggestions import no_attribute
 
 logger = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from ...runtime.catalyst.columns import is_case_sensitive
 from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.connectors.sources.inputs import LiveInput
 from ...runtime.jvm.spark_errors import error_text
-from ...runtime.operators.steps import FrameStep, Metrics
+from ...runtime.operators.frame_steps import FrameStep, Metrics
 from .environment import check_session, refuse_connect
 from .schemas import check_distinct_columns, check_same_columns, merge_nullability, quoted
 from .seam import Seam

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...runtime.connectors.sources.seams import SeamClaim
+from ...runtime.connectors.sources.seam_claim import SeamClaim
 
 
 @dataclass(frozen=True)

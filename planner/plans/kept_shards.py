@@ -20,7 +20,7 @@ from ...runtime.catalyst.spark_plans import analyzed, contains
 from ...runtime.catalyst.types.arrow_functions import mapped_in_arrow
 from ...runtime.jobs.shuffle import InPlace, with_key_group
 from ...runtime.operators.contract import KeyedOperator
-from ...runtime.operators.emission import EMITTED_COLUMN, emitted_schema
+from ...runtime.operators.emission_watermark import EMITTED_COLUMN, emitted_schema
 from ...runtime.spark_io.parquet import read_parquet
 from ...runtime.spec import Settings, StageSpec
 from ..inputs.analysis import resolved

@@ -21,7 +21,7 @@ from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.connectors.sources.inputs import INPUT_COLUMN, LiveInput
 from ...runtime.connectors.sources.lanes import Lane
 from ...runtime.jvm.spark_errors import error_text
-from ...runtime.operators.steps import FrameStep
+from ...runtime.operators.frame_steps import FrameStep
 from ...runtime.spec import LaneRead
 from ..inputs.analysis import columns_below
 from ..inputs.inputs import InputPart, Inputs, numbered_names

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...errors import PlanError
+from ...runtime.operators.frame_steps import FrameStep, Metrics
 from ...runtime.operators.output_transform import OutputTransform
-from ...runtime.operators.steps import FrameStep, Metrics
 from ...runtime.spec import LaneRead, Settings, StageSpec
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from ...runtime.operators.stateless import KIND as STATELESS
 from ...runtime.spec import Phase, Settings
-from ...runtime.support.cells import details_html, facts_html
+from ...runtime.support.notebook_html import details_html, facts_html
 from ..options.option import format_value
 from ..options.registry import OPTIONS
 from ..options.values import format_duration_ms, format_rows_per_call

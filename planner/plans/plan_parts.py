@@ -11,8 +11,8 @@ from ...runtime.connectors.sources.live_sources import at_most_once
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.spec import Settings, StageSpec
 from ..inputs.analysis import spark_plan
+from ..inputs.changing_tables import loose_tables
 from ..inputs.inputs import InputPart, Inputs
-from ..inputs.loose_tables import loose_tables
 from ..stages.stage import KeyedStage
 from .final_watermark import FinalWatermark
 from .graph import StageGraph

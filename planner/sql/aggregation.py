@@ -10,7 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from ...runtime.catalyst.spark_expressions import as_column, attribute, class_name, items, parsed, tree
-from ...runtime.catalyst.statements import over
+from ...runtime.catalyst.sql_statements import over
 from .rows import NotTranslatable, StatementRows, unique
 
 #: Counts the rows of groups of which nothing else is asked, as of DISTINCT.

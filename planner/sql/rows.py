@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 
 from ...runtime.catalyst.spark_expressions import as_column, attribute, class_name, tree
-from ...runtime.catalyst.statements import OUTER, correlated, is_correlated, is_correlated_itself, over
+from ...runtime.catalyst.sql_statements import OUTER, correlated, is_correlated, is_correlated_itself, over
 
 
 class NotTranslatable(Exception):

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from ...runtime.catalyst.spark_plans import analyzed, leaves
-from ...runtime.catalyst.statements import failing_stream, stream_option
+from ...runtime.catalyst.sql_statements import failing_stream, stream_option
 from ...runtime.catalyst.view_catalogs import ViewCatalogs
 
 #: Spark's name of the source, and its option with the number of the frame.

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from ...errors import PlanError
 from ...runtime.catalyst.spark_expressions import as_column, attribute, class_name, constant, items, tree
 from ...runtime.catalyst.spark_plans import frame_of
-from ...runtime.catalyst.statements import (
+from ...runtime.catalyst.sql_statements import (
     difference,
     hint_name,
     leaf_called,

@@ -20,7 +20,7 @@ from ..storage.deletions import delete_files
 from ..storage.filesystem import delete_quietly, list_files
 from ..support.failpoints import failpoint
 from .metadata import CheckpointMetadata
-from .readers import CheckpointReaders
+from .reader_marks import CheckpointReaders
 from .stored_checkpoints import StoredCheckpoints, state_file_names
 
 logger = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from ...errors import QueryError, query_error
-from ..checkpoints.damage import explain_corruption
+from ..checkpoints.corruption import explain_corruption
 from ..driver.run.runner import JobRunner
 from ..jvm.jvm_loss import explain_jvm_loss
 from ..jvm.spark_errors import cause_first, what_happened
@@ -19,8 +19,8 @@ from ..metrics.progress import QueryProgress
 from ..metrics.run_events import RunEvents
 from ..metrics.run_history import RunHistory
 from ..spec import JobSpec
-from ..support.cells import bar_html, facts_html
-from ..support.frozen import FrozenDict
+from ..support.frozen_collections import FrozenDict
+from ..support.notebook_html import bar_html, facts_html
 from ..support.terminal import print_plan
 from .status import QueryStatus
 

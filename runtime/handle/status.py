@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..support.cells import bar_html, facts_html
+from ..support.notebook_html import bar_html, facts_html
 
 
 class QueryStatus(dict[str, Any]):

@@ -73,13 +73,13 @@ class AwaitableQuery(MonitoredQuery):
             _check_phase("watch", until)
         from rich.console import Console
 
-        from ..metrics.watch.faces import face_for
+        from ..metrics.watch.displays import display_for
         from ..metrics.watch.feed import Feed
         from ..metrics.watch.watcher import Watcher, watch
 
         feed = Feed(self.runId, lambda: self.history(self.runId))
         try:
-            watcher = Watcher(feed, face_for(console or Console(highlight=False)))
+            watcher = Watcher(feed, display_for(console or Console(highlight=False)))
             done = watch(watcher, lambda: self.isActive, until=until, timeout_s=timeout, nap=self._ended.wait)
         finally:
             feed.close()

@@ -30,10 +30,10 @@ from ..catalyst.types.arrow_types import arrow_schema
 from ..operators.aggregate.operator import AggregateOperator
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ..scan.engines import AUTO, ENGINES, engine_name
-from ..scan.known_scans import recall, remember
 from ..scan.parquet_scan import NotTakenError
 from ..scan.partial_calls import PartialCall, Sums
 from ..scan.partial_scans import PartialScan, RecognisedScan, file_parts
+from ..scan.scan_cache import recall, remember
 from ..scan.scan_plans import check_source, legacy_settings, recognised
 from ..tasks.scan.partial_runs import Buckets, PartialRuns
 from ..tasks.scan.partial_scan import PartialScanTask, ScanReport

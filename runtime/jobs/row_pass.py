@@ -18,7 +18,7 @@ from ...state.keys.key_hash import is_hashable
 from ..catalyst.spark_plans import united
 from ..catalyst.types.arrow_types import arrow_type
 from ..operators.admission import can_be_late
-from ..operators.arrival import ARRIVAL_UNKNOWN_COLUMN
+from ..operators.arrival_order import ARRIVAL_UNKNOWN_COLUMN
 from ..operators.dedup.definition import Deduplication
 from ..operators.join.definition import StreamJoin
 from ..scan.engines import AUTO, ENGINES, engine_name

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from ..catalyst.columns import quoted
-from ..operators.arrival import arrival_columns
+from ..operators.arrival_order import arrival_columns
 from ..operators.contract import EpochSpec, KeyedOperator
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ..tasks.shard.shard_task import ShardTask

@@ -13,10 +13,10 @@ from ..catalyst.prepared.micro_batch import partitions_of
 from ..catalyst.small_inputs import is_small
 from ..catalyst.types.arrow_functions import mapped_in_arrow
 from ..operators.contract import KeyedOperator
-from ..operators.emission import emitted_schema
+from ..operators.emission_watermark import emitted_schema
 from ..tasks.report import REPORT_SCHEMA
+from ..tasks.shard.condition_task import ConditionTask
 from ..tasks.shard.publish_task import ArrowFunction, PublishTask, as_mapped, projected, published
-from ..tasks.shard.question_task import QuestionTask
 from ..tasks.shard.shard_routing import ShardRouting
 from ..tasks.shard.shard_task import ShardTask
 from ..tasks.shard.shards_in_one import InOneTask
@@ -283,7 +283,7 @@ class StageJobs:
     def _job(self, rows: DataFrame, task: ShardTask) -> DataFrame:
         asked = self.operator.asks_about(rows)
         if asked is not None:
-            rows = self.operator.answered(mapped_in_arrow(rows, QuestionTask(task), asked))
+            rows = self.operator.answered(mapped_in_arrow(rows, ConditionTask(task), asked))
             task = replace(task, sort=None)
         rows, task = as_mapped(rows, task)
         return self._mapped(rows, task, task)

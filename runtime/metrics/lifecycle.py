@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 
 from ..protocols.lifecycle.index_set import IndexSet
 from ..protocols.lifecycle.task_journal import TaskEvent
-from ..support.cells import table_html
+from ..support.notebook_html import table_html
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Row
 
-from ..support.frozen import FrozenDict
+from ..support.frozen_collections import FrozenDict
 
 
 class QueryProgress(FrozenDict):

@@ -7,8 +7,8 @@ import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ..checkpoints.layout import empty_stage
 from ..checkpoints.metadata import CheckpointMetadata, SourceState
+from ..checkpoints.state_layout import empty_stage
 from ..connectors.transaction import SinkTransaction
 from ..driver.recovery.initial_state import fresh_watermark
 from .history_pass import TRIGGER

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ...errors import MixedModeError, StateSchemaError, UnknownStateError
+from ...state.keys.key_space import TIMER_SLOTS, TimerKind
 from ...state.keys.keygroups import KeyGroupRange
-from ...state.keys.layout import TIMER_SLOTS, TimerKind
 from ...state.keys.registry import StateRegistry, schema_from_json
 from ...state.store.state_manifest import StateManifest
 from ..catalyst.columns import quoted

@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 
 from ...errors import StateSchemaError
 from ...state.codec.widening import obstacle
-from ...state.keys.layout import TIMER_KINDS, TIMER_SLOTS, TimerKind
+from ...state.keys.key_space import TIMER_KINDS, TIMER_SLOTS, TimerKind
 from ...state.keys.registry import StateDescriptor
 from ..catalyst.columns import columns_ddl, normalise_floats, quoted
 from ..catalyst.types.arrow_types import arrow_type

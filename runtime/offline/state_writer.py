@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, SparkSession
 
 from ...errors import CheckpointError, OptionError, PlanError, SetupError, StateSchemaError, UnknownStateError
-from ...state.keys.layout import TIMER_KINDS, TimerKind
+from ...state.keys.key_space import TIMER_KINDS, TimerKind
 from ...state.keys.registry import StateRegistry
-from ..checkpoints.layout import empty_stage
 from ..checkpoints.metadata import CheckpointMetadata, OperatorState
 from ..checkpoints.savepoints.folder import SavepointFolder
 from ..checkpoints.savepoints.restore import check_fits
 from ..checkpoints.savepoints.store import PLAN, SavepointStore
+from ..checkpoints.state_layout import empty_stage
 from ..checkpoints.store import CheckpointStore
 from ..driver.recovery.initial_state import fresh_watermark
 from ..storage.filesystem import path_text, read_bytes

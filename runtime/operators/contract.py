@@ -15,7 +15,7 @@ import pyarrow as pa
 from ...state.keys.keygroups import KeyGroupRange
 from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..protocols.operator_events.task_events import TaskEvents
-from .emission import emitted_at
+from .emission_watermark import emitted_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -225,7 +225,7 @@ class KeyedOperator(ABC):
     #: True if its input is rows as they are, which tasks may read from files in place of Spark.
     scans_rows: bool = False
     #: True if it matters which of a key's rows of one event time comes first: its input has columns that say so
-    #: (:mod:`.arrival`), unless nobody knows.
+    #: (:mod:`.arrival_order`), unless nobody knows.
     keeps_arrival: bool = False
     #: True if Spark alone does most of a sorted pass that meets no state (see :meth:`first_pass`).
     has_first_pass: bool = False

@@ -21,11 +21,11 @@ from ...state.keys.registry import StateRegistry
 from ..catalyst.columns import quoted
 from ..catalyst.types.arrow_types import arrow_schema
 from .admission import note_event_time
-from .arrival import arrival_columns, with_arrival
+from .arrival_order import arrival_columns, with_arrival
 from .columnar.cells import ShardCells
 from .columnar.record_codec import RecordCodec
 from .contract import EpochSpec, KeyedOperator, ShardContext
-from .emission import emitted_by_time
+from .emission_watermark import emitted_by_time
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

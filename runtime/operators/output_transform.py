@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from .emission import EMITTED_COLUMN
-from .steps import FrameStep, Metrics, behind_steps
+from .emission_watermark import EMITTED_COLUMN
+from .frame_steps import FrameStep, Metrics, behind_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

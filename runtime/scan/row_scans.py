@@ -20,9 +20,9 @@ from pyspark.errors import PySparkException
 from ..catalyst.spark_expressions import class_name, constant, items, with_attributes, without_alias
 from ..catalyst.spark_plans import analyzed
 from ..spark_io.file_numbers import ReadFile, listed_files
+from .expression_reader import ExpressionReader
 from .expressions.values import Value
 from .parquet_scan import NotTakenError, ParquetScan
-from .reader import Reader
 from .scan_plans import check_relation, relation_of
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _recognised(
     check_relation(spark, relation, 0)
     expressions, conditions = _below(spark, plan, [output[name] for name in names])
     found = dict(zip(names, expressions, strict=True))
-    reader = Reader(relation, "spark")
+    reader = ExpressionReader(relation, "spark")
     values = [reader.value(one) for one in conditions]
     condition = reduce(lambda one, other: Value("and", pa.bool_(), (one, other)), values) if values else None
     columns = []

@@ -21,13 +21,13 @@ from ..catalyst.prepared.micro_batch import plan_behind
 from ..catalyst.spark_expressions import class_name, items, with_attributes, without_alias
 from ..catalyst.spark_plans import analyzed
 from ..catalyst.spark_session import session_settings
+from .expression_reader import ExpressionReader
 from .expressions.translator import constant_of
 from .expressions.values import Batch, Value
 from .parquet_scan import NotTakenError, ParquetScan
 from .partial_calls import PartialCall
 from .partial_scans import PartialScan, RecognisedScan, ScanKey
 from .partition_values import files_with_values
-from .reader import Reader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,7 +91,7 @@ def _recognised(spark: SparkSession, plan: Any, texts: Mapping[str, str], float_
     relation = relation_of(aggregate.child())
     check_relation(spark, relation, 0)
     known, conditions = _below(spark, aggregate.child())
-    reader = Reader(relation, float_sums)
+    reader = ExpressionReader(relation, float_sums)
     condition = [part for one in conditions for part in _parts_of(reader.value(one))]
     grouped = {}
     for one in items(aggregate.aggregateExpressions()):
@@ -129,7 +129,9 @@ def _parts_of(condition: Value) -> list[Value]:
     return [part for one in condition.arguments for part in _parts_of(one)]
 
 
-def _apart(reader: Reader, keys: list[ScanKey], calls: list[PartialCall]) -> tuple[list[ScanKey], list[PartialCall]]:
+def _apart(
+    reader: ExpressionReader, keys: list[ScanKey], calls: list[PartialCall]
+) -> tuple[list[ScanKey], list[PartialCall]]:
     """Calls of columns that have no key's name, unless they are that key."""
     names = {key.name for key in keys if key.column != key.name}
     others = {}
@@ -153,7 +155,7 @@ def legacy_settings(spark: SparkSession) -> tuple[str, ...]:
 
 
 def _files(
-    spark: SparkSession, relation: Any, reader: Reader, condition: list[Value]
+    spark: SparkSession, relation: Any, reader: ExpressionReader, condition: list[Value]
 ) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
     """The files that may have rows for which a condition holds, and the values of their paths."""
     if not reader.of_paths:

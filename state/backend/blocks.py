@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ..keys.layout import CELL_SECTION, stored_keys
+from ..keys.key_space import CELL_SECTION, stored_keys
 
 
 @dataclass(frozen=True)

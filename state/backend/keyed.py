@@ -16,7 +16,7 @@ import pyarrow as pa
 from ...errors import PlanError, StateSchemaError
 from ..codec.conversions import MisfitError, int_of
 from ..codec.structs import StructClass, plain_tuple
-from ..keys.layout import TIMER_SLOTS, TimerKind, decode_ts, encode_ts
+from ..keys.key_space import TIMER_SLOTS, TimerKind, decode_ts, encode_ts
 from ..keys.registry import StateDescriptor, StateRegistry
 from .blocks import BlockCells, BlockKeys
 from .timer_walk import TimerWalk

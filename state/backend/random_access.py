@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from ..codec.byte_arrays import array_of, bytes_of
+from ..keys.key_space import TIMER_KINDS, TIMER_SLOTS, TimerKind, after_prefix, encode_ts, state_prefix
 from ..keys.keygroups import KeyGroupRange
-from ..keys.layout import TIMER_KINDS, TIMER_SLOTS, TimerKind, after_prefix, encode_ts, state_prefix
 from ..keys.registry import StateRegistry
 from ..store.files import SortedStateWriter
 from ..store.local_copy import LocalStateCopy

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from ..keys.key_space import CELL_SECTION, TimerKind, after_prefix, group_prefix, state_prefix
 from ..keys.keygroups import KeyGroupRange
 from ..keys.keys import KeyCodec
-from ..keys.layout import CELL_SECTION, TimerKind, after_prefix, group_prefix, state_prefix
 from ..keys.registry import StateDescriptor
 from ..store.local_copy import LocalStateCopy
 from .timers import stored_timers

@@ -14,7 +14,7 @@ from ...errors import CorruptStateError, StateSchemaError
 from ..codec.byte_arrays import data_of, offsets_of
 from ..codec.codec import RowCodec
 from ..codec.message_columns import MessageColumn, Messages, UnreadError, column_of, packed_rows
-from ..keys.layout import TS_BYTES, decode_all_ts, encode_ts, without_expiry
+from ..keys.key_space import TS_BYTES, decode_all_ts, encode_ts, without_expiry
 from ..keys.registry import StateDescriptor
 
 #: Rows of fewer fields say how many in one byte.

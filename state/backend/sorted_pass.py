@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..codec.byte_arrays import array_of, bytes_of, data_of, offsets_of
-from ..keys.layout import TIMER_KINDS, TimerKind, decode_all_ts, state_prefix
+from ..keys.key_space import TIMER_KINDS, TimerKind, decode_all_ts, state_prefix
 from ..keys.registry import StateRegistry
 from ..store.files import SortedStateWriter
 from ..store.local_copy import LocalStateCopy

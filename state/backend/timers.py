@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from ..codec.byte_arrays import bytes_of
-from ..keys.layout import (
+from ..keys.key_space import (
     TIMER_KINDS,
     TIMER_SECTIONS,
     TIMER_SLOTS,

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from ...errors import StateSchemaError
 from ..codec.structs import StructClass, plain_tuple
-from ..keys.layout import decode_ts, encode_ts, has_expired
+from ..keys.key_space import decode_ts, encode_ts, has_expired
 from ..keys.registry import StateDescriptor
 
 Row = tuple[Any, ...]

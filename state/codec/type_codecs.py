@@ -34,7 +34,7 @@ from .conversions import (
     unscaled_of,
     wall_micros,
 )
-from .local_moments import LocalMoments
+from .local_datetimes import LocalMoments
 from .row_plans import RowPlans, Wire, compiled_reader
 from .stored_types import StoredType, stored_type
 from .structs import StructClass, struct_values

@@ -28,7 +28,7 @@ from ..codec.conversions import (
     time_nanos,
     wall_micros,
 )
-from ..codec.local_moments import LocalMoments
+from ..codec.local_datetimes import LocalMoments
 from ..codec.row_plans import REFUSALS
 from ..codec.stored_types import StoredType, stored_type
 from ..codec.structs import StructClass, plain_tuple

@@ -18,8 +18,8 @@ from ...errors import CheckpointError, StateSchemaError
 from ..codec.codec import MAX_VERSIONS, RowCodec
 from ..codec.structs import StructClass, plain_tuple
 from ..codec.widening import obstacle
+from .key_space import MAX_VARIABLE_SLOT
 from .keys import KeyCodec
-from .layout import MAX_VARIABLE_SLOT
 
 StateKind = Literal["value", "list", "map"]
 _KINDS = ("value", "list", "map")

@@ -20,9 +20,9 @@ from itertools import islice
 
 from pyarrow import fs
 
+from ..keys.key_space import CELL_SECTION, has_expired, parse_state_key
 from ..keys.keygroups import KeyGroupRange
 from ..keys.keys import KeyCodec
-from ..keys.layout import CELL_SECTION, has_expired, parse_state_key
 from ..keys.registry import StateRegistry
 from .files import SortedStateWriter, StateFile, with_epochs
 from .local_copy import LocalStateCopy

@@ -19,7 +19,7 @@ from mixedmode.runtime.operators.aggregate import operator as aggregate  # noqa:
 from mixedmode.runtime.operators.dedup import operator as dedup  # noqa: F401
 from mixedmode.runtime.operators.join import operator as join  # noqa: F401
 from mixedmode.runtime.operators.processor import operator as processor  # noqa: F401
-from mixedmode.runtime.tasks.shard import publish_task, question_task, shard_task  # noqa: F401
+from mixedmode.runtime.tasks.shard import condition_task, publish_task, shard_task  # noqa: F401
 from pyspark.daemon import manager
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from mixedmode.runtime.driver.state.job_state import JobState
 from mixedmode.runtime.protocols.checkpoint_scheduler import CheckpointScheduler
 from mixedmode.runtime.protocols.lifecycle.work import TaskWorker
 from mixedmode.state.store.compaction import compact
-from mixedmode.testing.job_here import MAX_PARALLELISM
+from mixedmode.testing.local_job import MAX_PARALLELISM
 
 #: Where a process may die while it completes a checkpoint.
 POINTS = (

@@ -20,7 +20,7 @@ from mixedmode.runtime.operators.aggregate.results import Result
 from mixedmode.runtime.operators.contract import EpochSpec, KeyedOperator
 from mixedmode.runtime.operators.dedup.definition import Lateness, Retention
 from mixedmode.runtime.operators.dedup.operator import DedupOperator
-from mixedmode.runtime.operators.emission import EMITTED_COLUMN
+from mixedmode.runtime.operators.emission_watermark import EMITTED_COLUMN
 from mixedmode.runtime.operators.join.columns import LEFT, RIGHT, SIDE_COLUMN, TIME_COLUMN, side_column
 from mixedmode.runtime.operators.processor.cogroup.cogroup_form import Cogrouped as CogroupedRows
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator

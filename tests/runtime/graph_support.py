@@ -21,13 +21,13 @@ from mixedmode.runtime.driver.epochs.source_rows import SourceRows
 from mixedmode.runtime.jobs.executor import StageResult
 from mixedmode.runtime.jobs.fused_stages import FusedStage
 from mixedmode.runtime.operators.contract import EpochSpec, KeyedOperator
-from mixedmode.runtime.operators.emission import EMITTED_COLUMN
-from mixedmode.runtime.operators.steps import FrameStep
+from mixedmode.runtime.operators.emission_watermark import EMITTED_COLUMN
+from mixedmode.runtime.operators.frame_steps import FrameStep
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK
 from mixedmode.runtime.spec import LaneRead, Settings, StageEdge, StageSpec
-from mixedmode.testing.job_here import MAX_PARALLELISM, ExchangeHere, JobHere
-from mixedmode.testing.rows_here import RowsHere
-from mixedmode.testing.shards_here import ShardsHere
+from mixedmode.testing.local_job import MAX_PARALLELISM, LocalHandoff, LocalJob
+from mixedmode.testing.local_rows import LocalRows
+from mixedmode.testing.local_shards import LocalShards
 
 TIME = pa.timestamp("us", "UTC")
 ROW = pa.schema([pa.field("k", pa.string()), pa.field("ts", TIME), pa.field("v", pa.int64())])
@@ -36,7 +36,7 @@ ROW = pa.schema([pa.field("k", pa.string()), pa.field("ts", TIME), pa.field("v",
 Row = tuple[Any, "int | None", int]
 
 
-def dicts(frame: RowsHere) -> list[dict[str, Any]]:
+def dicts(frame: LocalRows) -> list[dict[str, Any]]:
     """The rows, times in microseconds."""
     rows: list[dict[str, Any]] = plain(frame.table).to_pylist()
     return rows
@@ -55,9 +55,9 @@ def _plain(data_type: pa.DataType) -> pa.DataType:
     return data_type
 
 
-def frame_of(rows: Sequence[Row]) -> RowsHere:
+def frame_of(rows: Sequence[Row]) -> LocalRows:
     """Rows of a source."""
-    return RowsHere(pa.Table.from_pylist([dict(zip(ROW.names, row, strict=True)) for row in rows], ROW))
+    return LocalRows(pa.Table.from_pylist([dict(zip(ROW.names, row, strict=True)) for row in rows], ROW))
 
 
 class Kind:
@@ -78,10 +78,10 @@ class Kind:
         raise NotImplementedError
 
 
-def _prepared(kind: Kind, operator: KeyedOperator) -> Callable[[RowsHere, EpochSpec], pa.Table]:
+def _prepared(kind: Kind, operator: KeyedOperator) -> Callable[[LocalRows, EpochSpec], pa.Table]:
     """What Spark would make of a stage's rows."""
 
-    def prepared(frame: RowsHere, epoch: EpochSpec) -> pa.Table:
+    def prepared(frame: LocalRows, epoch: EpochSpec) -> pa.Table:
         rows, schema = kind.prepared(dicts(frame), epoch)
         order = ["__kg", *operator.key_columns, *[c for c in operator.order_in(epoch) if c in schema.names]]
         rows.sort(key=lambda row: [_in_order(row[name]) for name in order])
@@ -99,7 +99,7 @@ class Failed(Exception):
 
 
 @dataclass
-class Executor(ShardsHere):
+class Executor(LocalShards):
     """Runs a stage's epochs here, and fails if it is told to."""
 
     job: Any = None
@@ -109,7 +109,7 @@ class Executor(ShardsHere):
     got: dict[int, int] = field(default_factory=dict)
 
     def execute(
-        self, frame: RowsHere | None, epoch: EpochSpec, manifests: Sequence[Any], **of_shards: Any
+        self, frame: LocalRows | None, epoch: EpochSpec, manifests: Sequence[Any], **of_shards: Any
     ) -> StageResult:
         self.got[epoch.epoch] = 0 if frame is None else frame.table.num_rows
         done = super().execute(frame, epoch, manifests, **of_shards)
@@ -128,10 +128,13 @@ class OneJob:
     def __init__(self, first: Executor, second: Executor, over: Callable[[Any], Any]) -> None:
         self.first, self.second, self.over = first, second, over
 
-    def execute(self, frame: RowsHere, first: FusedStage, second: FusedStage) -> tuple[StageResult, StageResult]:
+    def execute(self, frame: LocalRows, first: FusedStage, second: FusedStage) -> tuple[StageResult, StageResult]:
         self.first.job.epochs_together += 1
         done = self.first.execute(frame, first.spec, first.manifests).reports
-        exchange, files = ExchangeHere(self.first.state.tables), [file for report in done for file in report.output]
+        exchange, files = (
+            LocalHandoff(self.first.state.tables),
+            [file for report in done for file in report.output],
+        )
         rows = exchange.frame(files)
         try:
             followed = self.second.execute(None if rows is None else self.over(rows), second.spec, second.manifests)
@@ -150,9 +153,9 @@ def _in_order(value: Any) -> Any:
     return (value is not None, value.encode() if isinstance(value, str) else value or 0)
 
 
-def _emitted_when_due(rows: RowsHere, event_time: str) -> RowsHere:
+def _emitted_when_due(rows: LocalRows, event_time: str) -> LocalRows:
     times = [None if row[event_time] is None else row[event_time] // 1000 for row in dicts(rows)]
-    return RowsHere(rows.table.append_column(EMITTED_COLUMN, pa.array(times, pa.int64())))
+    return LocalRows(rows.table.append_column(EMITTED_COLUMN, pa.array(times, pa.int64())))
 
 
 @dataclass(frozen=True)
@@ -175,13 +178,13 @@ def _step(kind: Kind | None, condition: Callable[[Row], bool]) -> FrameStep:
             for row in dicts(frame)
             if condition(out := (row["k"], row["ts"], row["v"]) if kind is None else kind.handed_on(row))
         ]
-        made = RowsHere(pa.Table.from_pylist(rows, ROW.append(pa.field(EMITTED_COLUMN, pa.int64()))))
+        made = LocalRows(pa.Table.from_pylist(rows, ROW.append(pa.field(EMITTED_COLUMN, pa.int64()))))
         return made if EMITTED_COLUMN in frame.columns else made.drop(EMITTED_COLUMN)
 
     return FrameStep("select", function)
 
 
-class Job(JobHere):
+class Job(LocalJob):
     """A job that takes its epochs from a test.
 
     Args:
@@ -251,7 +254,7 @@ class Job(JobHere):
             rows: of the source.
         """
         source: Any = SourceRows(lives=({0: frame_of(rows)},))  # type: ignore[dict-item]
-        in_memory = {"DataFrame": RowsHere, "emitted_when_due": _emitted_when_due}
+        in_memory = {"DataFrame": LocalRows, "emitted_when_due": _emitted_when_due}
         with (
             mock.patch.multiple(graph_epochs, **in_memory),  # type: ignore[arg-type]
             mock.patch.object(stage_fusion, "FusedStages", OneJob),

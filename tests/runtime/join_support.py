@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
 from mixedmode.runtime.operators.contract import EpochSpec, InOrder, ShardContext, ShardCounters
-from mixedmode.runtime.operators.emission import EMITTED_COLUMN
+from mixedmode.runtime.operators.emission_watermark import EMITTED_COLUMN
 from mixedmode.runtime.operators.join.columns import LEFT, MATCHED_COLUMN, PAIR, RIGHT, SIDE_COLUMN, TIME_COLUMN
+from mixedmode.runtime.operators.join.condition_check import ANSWER_COLUMN, ASKED_COLUMN
 from mixedmode.runtime.operators.join.definition import JoinSide, Sizes, TimeBounds
 from mixedmode.runtime.operators.join.operator import JoinOperator
-from mixedmode.runtime.operators.join.questions import ANSWER_COLUMN, ASKED_COLUMN
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.store.local_copy import LocalStateCache

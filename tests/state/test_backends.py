@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from mixedmode.state.backend.keyed import KeyedState
 from mixedmode.state.backend.random_access import RocksDBKeyedState
 from mixedmode.state.backend.sorted_pass import BatchKeyedState
+from mixedmode.state.keys.key_space import TIMER_KINDS
 from mixedmode.state.keys.keygroups import KeyGroupRange, shard_ranges
 from mixedmode.state.keys.keys import KeyCodec
-from mixedmode.state.keys.layout import TIMER_KINDS
 from mixedmode.state.keys.registry import StateRegistry
 from mixedmode.state.store.compaction import compact
 from mixedmode.state.store.local_copy import LocalStateCopy

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from mixedmode.state.backend.blocks import BlockCells, BlockKeys
 from mixedmode.state.backend.random_access import RocksDBKeyedState
 from mixedmode.state.backend.sorted_pass import BatchKeyedState
+from mixedmode.state.keys.key_space import TIMER_SLOTS, encode_all_ts
 from mixedmode.state.keys.keygroups import KeyGroupRange
-from mixedmode.state.keys.layout import TIMER_SLOTS, encode_all_ts
 from mixedmode.state.keys.registry import StateRegistry
 from state_support import NUMBER
 from test_sorted_pass import RecordingWriter

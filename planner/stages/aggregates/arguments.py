@@ -35,7 +35,7 @@ from ....runtime.catalyst.spark_expressions import (
 )
 from ....runtime.catalyst.spark_plans import analyzed, whole_plans
 from ....runtime.jvm.spark_errors import error_text
-from ....runtime.operators.arrival import ARRIVAL_COLUMNS
+from ....runtime.operators.arrival_order import ARRIVAL_COLUMNS
 from .partials import Argument, PartialColumns
 
 if TYPE_CHECKING:

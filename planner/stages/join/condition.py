@@ -19,7 +19,7 @@ from ....runtime.jvm.spark_errors import error_text
 from ....runtime.operators.join.columns import LEFT
 from ....runtime.operators.join.definition import TimeBounds
 from ...inputs.event_time import CARRIER, EVENT_TIME_MARK
-from ..own_names import OwnNames
+from ..qualified_names import QualifiedNames
 from .bounds import EQUAL, Bounded, EventTimeBounds, narrowed
 from .side_columns import JoinedColumns
 from .side_times import SideTime, SideTimes, times_of_columns
@@ -57,7 +57,7 @@ class AnalysedSides:
             PlanError: a side has two columns of the event time's name.
         """
         here, there = (rows.inputs.template.drop(CARRIER) for rows in (left, right))
-        own = OwnNames.of(left, "join").rows, OwnNames.of(right, "join").rows
+        own = QualifiedNames.of(left, "join").rows, QualifiedNames.of(right, "join").rows
         known = JoinedColumns((left, right))
         return cls(own, known, (here, renewed(there) if share_attributes(here, there) else there))
 

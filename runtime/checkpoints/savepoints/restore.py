@@ -29,9 +29,9 @@ from ...storage.parallel import in_parallel
 from ...support.failpoints import failpoint
 from ..first_position import FOLDER as FIRST_POSITION
 from ..identity import TOLD_BY_STATE, JobIdentity, stage_differences
-from ..layout import empty_stage
 from ..metadata import CheckpointMetadata, OperatorState
 from ..spark_log import crc_file
+from ..state_layout import empty_stage
 from ..store import CheckpointStore
 from .copying import Copied, copy_checked
 from .store import SavepointFile, SavepointStore, open_savepoint

@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Callable
 
 from ....errors import OptionError
-from ...support.cells import is_shown
+from ...support.notebook_html import is_shown
 from ...support.redaction import redacted
 from ..parquet_form import PARQUET_OPTIONS
 from .base import Guarantee, Sink

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from ...catalyst.columns import event_time_us
 from ...scan.footer_times import footer_times
-from .seams import SeamClaim
+from .seam_claim import SeamClaim
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -21,7 +21,7 @@ from ...checkpoints.metadata import CheckpointMetadata, SparkPosition
 from ...checkpoints.store import CheckpointStore
 from ...connectors.stage_handoff import StageHandoff
 from ...support.failpoints import failpoint
-from ...tasks.shard.meter import Laps
+from ...tasks.shard.task_meter import Laps
 from ..coordinators.event_channels import JobEvents
 from ..state.job_state import CheckpointSnapshot
 from .output_commit import commit_transaction

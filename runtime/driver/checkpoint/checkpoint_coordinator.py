@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from ....errors import CheckpointError
-from ...checkpoints.damage import explain_corruption
+from ...checkpoints.corruption import explain_corruption
 from ...checkpoints.lease.driver_lease import LocationLost
 from ...checkpoints.metadata import CheckpointMetadata, SparkPosition, WantedSavepoint
 from ...connectors.sources.live_query import Stopped

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ....errors import CheckpointError
-from ...checkpoints.damage import explain_corruption
+from ...checkpoints.corruption import explain_corruption
 from ...checkpoints.first_position import discard_if_behind
 from ...checkpoints.lease.driver_lease import LocationLost
 from ...support.failpoints import failpoint

@@ -15,7 +15,7 @@ from ...checkpoints.store import CheckpointStore
 from ...connectors.sources.live_query import Stopped
 from ...metrics.events.facts import FactListener, RowsDelivered, ShardsReused
 from ...operators.contract import EpochSpec
-from ...operators.steps import united
+from ...operators.frame_steps import united
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ...spec import JobSpec, Phase, StageSpec
 from ...support.failpoints import failpoint

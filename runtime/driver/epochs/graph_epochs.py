@@ -27,8 +27,8 @@ from ...jobs.shuffle import InPlace
 from ...metrics.backlog_progress import BacklogProgress
 from ...metrics.events.facts import FactListener, ShardsReused, WholeResultObserved
 from ...operators.contract import EpochSpec
-from ...operators.emission import EMITTED_COLUMN, emitted_when_due
-from ...operators.steps import united
+from ...operators.emission_watermark import EMITTED_COLUMN, emitted_when_due
+from ...operators.frame_steps import united
 from ...spec import JobSpec, Phase, StageEdge, StageSpec, over_edges
 from ...support.failpoints import failpoint
 from ...tasks.report import ShardReport

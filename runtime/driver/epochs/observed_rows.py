@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...catalyst.spark_observations import observed_metrics
-from ...operators.steps import Metrics
+from ...operators.frame_steps import Metrics
 from ...spec import JobSpec
 from .stage_epochs import StageRun
 

@@ -14,12 +14,12 @@ from ...catalyst.prepared.micro_batch import partitions_of
 from ...catalyst.spark_session import empty_frame
 from ...connectors.sources.inputs import INPUT_COLUMN
 from ...connectors.sources.lanes import rows_by_lane
-from ...operators.arrival import in_one_order
-from ...operators.steps import behind_steps, done, united
+from ...operators.arrival_order import in_one_order
+from ...operators.frame_steps import behind_steps, done, united
 from ...spark_io.file_rows import with_file_rows
 
 if TYPE_CHECKING:
-    from ...operators.steps import FrameStep
+    from ...operators.frame_steps import FrameStep
     from ...spec import JobSpec, LaneRead, StageSpec
 
 #: The event times of rows that are looked at before some of them are dropped.

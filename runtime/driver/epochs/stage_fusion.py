@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from ...jobs.executor import EpochExecutor
 from ...jobs.fused_stages import FusedStage, FusedStages
 from ...operators.contract import EpochSpec
-from ...operators.emission import EMITTED_COLUMN
+from ...operators.emission_watermark import EMITTED_COLUMN
 from ...spec import JobSpec, StageSpec, over_edges
 from ..coordinators.event_channels import JobEvents
 from ..state.job_state import JobState

@@ -36,7 +36,7 @@ from ..requests.commit_queue import CommitQueue
 from ..requests.pause_switch import PauseSwitch
 from ..requests.rescale_queue import RescaleQueue
 from ..sources.live_folders import LiveFolders
-from ..sources.seams import Seams
+from ..sources.seam_report import SeamReport
 from ..sources.source_cleaning import SourceCleaning
 from ..sources.source_losses import SourceLosses
 from ..sources.source_offsets import SourceOffsets
@@ -45,7 +45,7 @@ from ..state.job_state import JobState
 from ..state.stage_handoffs import exchanges_of, place_of
 from .backlog_pause import BacklogPause
 from .live_start import LiveStart
-from .snapshot import Published
+from .run_snapshot import Published
 
 if TYPE_CHECKING:
     from ...spec import JobSpec
@@ -136,7 +136,7 @@ class RunningJob:
     #: What those have lost before they were read.
     losses: SourceLosses
     #: How live inputs go on from histories.
-    seams: Seams
+    seams: SeamReport
     #: Whether the folders of live files are there.
     folders: LiveFolders
     #: Keeps the finished shards of the backlog; None: the backlog is behind, or cannot be told from another one.
@@ -228,7 +228,7 @@ class RunningJob:
             sources=SourceStatus(job, state, scheduler, tasks, published),
             offsets=SourceOffsets(job, listener),
             losses=losses,
-            seams=Seams(job, state, losses, listener),
+            seams=SeamReport(job, state, losses, listener),
             folders=LiveFolders.of(job.live, job.spark, listener),
             pin=recovered.pin,
             is_recovered=recovered.checkpoint is not None,

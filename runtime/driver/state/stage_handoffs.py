@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...connectors.output_place import OutputPlace
 from ...connectors.stage_handoff import StageHandoff
-from ...operators.emission import emitted_schema
+from ...operators.emission_watermark import emitted_schema
 from ...storage.spark_paths import spark_uri
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from ....errors import CheckpointMismatchError
 from ....state.keys.keygroups import KeyGroupRange, shard_ranges
 from ....state.store.state_manifest import StateManifest, redeal
-from ...checkpoints.layout import layout_of
 from ...checkpoints.metadata import CheckpointMetadata, OperatorState, ShardState
+from ...checkpoints.state_layout import layout_of
 from ...operators.contract import KeyedOperator
 from ...protocols.event_time import MIN_WATERMARK
 from ...protocols.operator_events.snapshot import StoredEvents

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from ..events.events import RunEvent
 from ..runs import RunRecord
-from .faces import Face
+from .displays import Display
 
 #: Time between two looks.
 LOOK_S = 0.25
@@ -27,7 +27,7 @@ class Watcher:
     """
 
     news: Callable[[], list[RunEvent]]
-    face: Face
+    face: Display
     now_ms: Callable[[], int] = field(default=lambda: round(time.time() * 1000))
     run: RunRecord | None = None
 

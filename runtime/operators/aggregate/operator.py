@@ -32,7 +32,7 @@ from ....state.keys.registry import StateRegistry
 from ...catalyst.columns import quoted
 from ...catalyst.struct_fields import recast
 from ...catalyst.types.arrow_types import arrow_schema
-from ..arrival import ARRIVAL_COLUMNS, arrival_columns, with_arrival
+from ..arrival_order import ARRIVAL_COLUMNS, arrival_columns, with_arrival
 from ..contract import EpochSpec, Evolved, ShardContext
 from .columns import GROUPING_ID_COLUMN, MAX_TIME_COLUMN, ROWS_COLUMN, SESSION_END_COLUMN, SESSION_START_COLUMN
 from .definition import COUNT_ROWS, STATE_NAME, AggregateMode, Aggregation, GroupColumns, Partials, interval

@@ -1,7 +1,7 @@
 """One cell per key, and for keys that wait for a watermark one timer index entry.
 
-Layout as in :mod:`state.layout`; the cell's timer slots are not used, since a key has one timer at most and its cell
-says which (the end of its window, or of its first session).
+Layout as in ``state.keys.key_space``; the cell's timer slots are not used, since a key has one timer at most and its
+cell says which (the end of its window, or of its first session).
 
 Invariant: entries leave in strictly ascending stored order: all cells of a key group, then its index entries.
 """
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ....state.codec.byte_arrays import bytes_of
-from ....state.keys.layout import (
+from ....state.keys.key_space import (
     CELL_SECTION,
     TIMER_SECTIONS,
     after_prefix,

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 
 from ....sorter.batches import join
 from ....state.codec.byte_arrays import binary_from_records, bytes_of, joined
+from ....state.keys.key_space import CELL_SECTION, after_prefix, parse_timer_index, timer_index_key, timer_index_prefix
 from ....state.keys.keygroups import KeyGroupRange
 from ....state.keys.keys import KeyCodec
-from ....state.keys.layout import CELL_SECTION, after_prefix, parse_timer_index, timer_index_key, timer_index_prefix
 from ....state.store.local_copy import LocalStateCopy
 from ..keyed.keyed_rows import KEY_GROUP_COLUMN
 

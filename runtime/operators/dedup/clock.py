@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from ...protocols.event_time import MIN_WATERMARK
+from ..binary_search import first_at_least
 from ..columnar.key_batches import KeyRows, key_rows
-from ..segments import first_at_least
 
 if TYPE_CHECKING:
     from ....state.keys.keys import KeyCodec

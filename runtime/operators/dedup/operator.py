@@ -6,7 +6,7 @@ crosses into Python.  There a shard's keys are looked up in the state of earlier
 the rows are not kept.
 
 Which row of a key goes out: in an epoch, and so in the backlog, the one with the least event time, and of those the
-first to arrive (:mod:`..arrival`, :mod:`.survivor`).  Over several epochs the first one has it, as its row is out
+first to arrive (:mod:`..arrival_order`, :mod:`.survivor`).  Over several epochs the first one has it, as its row is out
 already.  A key with a delay may be forgotten between its own rows; under ``pipeline.timers = in-order`` that is so
 within an epoch, too, and then one row per key and event time crosses (:mod:`.clock`).
 """
@@ -31,7 +31,7 @@ from pyspark.sql.types import (
 
 from ...catalyst.columns import quoted
 from ..admission import can_be_late, is_late, is_over
-from ..arrival import arrival_columns, with_arrival
+from ..arrival_order import arrival_columns, with_arrival
 from ..contract import EpochSpec, ShardContext
 from .columns import (
     LATE_COLUMN,

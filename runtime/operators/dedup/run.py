@@ -25,7 +25,7 @@ from ..columnar.cells import ShardCells
 from ..columnar.key_batches import DueKeys, Work, whole_keys, works
 from ..columnar.record_codec import RecordCodec
 from ..contract import ShardContext
-from ..emission import emitted_by_time
+from ..emission_watermark import emitted_by_time
 from .clock import InOrderRows
 from .columns import LATE_ROWS_COLUMN, MAX_TIME_COLUMN, ROWS_COLUMN, TIME_COLUMN
 

@@ -18,7 +18,7 @@ from ...catalyst.types.arrow_types import arrow_schema
 from ..contract import KeyedOperator
 from .columns import LEFT, RIGHT, SIDE_NAMES, TIME_COLUMN, key_column, side_column
 
-#: The variables of the state, in the order of their slots: see :mod:`.state.shelf`.
+#: The variables of the state, in the order of their slots: see :mod:`.state.chunks`.
 CHUNKS, MARKS, HEADS = "chunks", "partnered", "rows"
 
 How = Literal["inner", "left", "right", "full", "leftsemi"]

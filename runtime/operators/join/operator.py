@@ -19,11 +19,11 @@ from ..admission import is_late
 from ..contract import EpochSpec, Evolved, FirstPass, ShardContext
 from ..keyed.keyed_rows import KEY_GROUP_COLUMN
 from .columns import MATCHED_COLUMN, TIME_COLUMN
+from .condition_check import ANSWER_COLUMN, ASKED_COLUMN, is_candidate
 from .definition import StreamJoin
 from .evolution import changes_of, record_of
 from .first_pass import first_pass_of
 from .late_rows import by_side
-from .questions import ANSWER_COLUMN, ASKED_COLUMN, is_candidate
 from .run import JoinRun
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from ..binary_search import first_at_least
 from ..keyed.keyed_rows import NO_TIME
-from ..segments import first_at_least
 from .columns import LEFT
 from .definition import TimeBounds
 

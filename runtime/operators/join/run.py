@@ -23,12 +23,12 @@ from ..columnar.key_batches import DueKeys, KeyRows, Work, interleaved, work_of,
 from ..contract import ShardContext
 from ..keyed.keyed_rows import micros_of
 from .columns import LEFT, MATCHED_COLUMN, PAIR, RIGHT, SIDE_COLUMN, TIME_COLUMN
+from .condition_check import ASKED_COLUMN, Answered, Candidates
 from .definition import StreamJoin
-from .key_pieces import KeyPiece, key_pieces, small_batches
-from .questions import ASKED_COLUMN, Answered, Candidates
-from .state.shelf import Spool
-from .step import JoinStep
-from .tools import Tools
+from .input_pieces import KeyPiece, key_pieces, small_batches
+from .join_context import JoinContext
+from .join_step import JoinStep
+from .state.chunks import Spool
 
 
 class JoinRun:
@@ -38,7 +38,7 @@ class JoinRun:
         self.operator = operator
         self.context = context
         self.epoch = context.epoch
-        self.tools = Tools(operator, context)
+        self.tools = JoinContext(operator, context)
         context.counters.rows_late_right = 0
         #: Of the one key whose rows come in parts.
         self._spool: Spool | None = None

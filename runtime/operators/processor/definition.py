@@ -16,9 +16,9 @@ from ...jvm.user_frames import UserFrames
 from ...protocols.rows_per_call import RowsPerCall
 from ...support.code_fingerprint import code_fingerprint
 from ..contract import EpochSpec, KeyedOperator
-from ..emission import EMITTED_COLUMN
+from ..emission_watermark import EMITTED_COLUMN
 from ..keyed.keyed_rows import KIND_COLUMN
-from .handle import DeclaringHandle
+from .processor_handle import DeclaringHandle
 from .rows.row_form import Form, RowsForm
 from .rows.shown_times import shown_watermark_ms
 

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulP
 
 from ....state.backend.keyed import KeyedState
 from ..contract import ShardContext
-from ..emission import EmissionLog
+from ..emission_watermark import EmissionLog
 from .key_clock import KeyClock
 
 if TYPE_CHECKING:

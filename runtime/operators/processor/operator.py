@@ -14,7 +14,7 @@ from ....errors import CheckpointMismatchError
 from ...catalyst.columns import quoted
 from ...support.clean_up import take_all
 from ..admission import is_late
-from ..arrival import arrival_columns, with_arrival
+from ..arrival_order import arrival_columns, with_arrival
 from ..contract import EpochSpec, Evolved, ShardContext
 from ..keyed.keyed_rows import INITIAL_STATE_COLUMN, KIND_COLUMN
 from .definition import ProcessorStage

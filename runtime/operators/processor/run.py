@@ -30,9 +30,9 @@ from ..keyed.keyed_rows import KeyedRows, KeySlices
 from .admitted import admitted
 from .blocks.block_run import BlockRun
 from .definition import BLOCK_HANDLER
-from .handle import KIND_OF_MODE, TaskHandle
 from .handler_calls import HandlerCalls
 from .key_by_key import KeyByKey
+from .processor_handle import KIND_OF_MODE, TaskHandle
 from .task_coordinator import TaskCoordinator
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from ...scan.partial_scans import Overlap, PartialScan, ScanKey
 from ...support.arrow_columns import typed, unchunked
 from ...support.failpoints import failpoint
 from .key_order import in_order_of_groups
+from .key_repetition import WORTH_REDUCING, rows_per_key, sampled
 from .partial_runs import write_run
 from .partial_sort import RowsToSort
-from .repetition import WORTH_REDUCING, rows_per_key, sampled
 from .scan_task import ScanTask
 from .sliding_windows import in_all_windows
 

@@ -20,7 +20,7 @@ from ...scan.partial_calls import PartialCall, Sums, comparable, is_whole_number
 from ...scan.segments import merged_segments
 from ...support.arrow_columns import typed, unchunked
 from .key_order import can_be_ordered, key_order, order_of_groups
-from .repetition import WORTH_REDUCING, rows_per_key, sampled
+from .key_repetition import WORTH_REDUCING, rows_per_key, sampled
 
 _LONG = 1 << 63
 #: What sorting takes for each row besides its values: numbers to sort by, places, and copies of both.

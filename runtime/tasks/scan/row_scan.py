@@ -16,8 +16,8 @@ from ...scan.parquet_scan import FilePart, ParquetScan
 from ...support.arrow_columns import typed, unchunked
 from ...support.failpoints import failpoint
 from .key_order import in_order_of_groups
+from .key_repetition import WORTH_REDUCING, rows_per_key
 from .partial_runs import write_run
-from .repetition import WORTH_REDUCING, rows_per_key
 from .row_work import RowWork
 from .scan_task import ScanTask
 

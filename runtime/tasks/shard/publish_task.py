@@ -14,7 +14,7 @@ from ....errors import MixedModeError
 from ...catalyst.types.arrow_functions import mapped_in_arrow
 from ...catalyst.types.arrow_types import arrow_schema
 from ...jvm.worker.worker_tasks import task_begins
-from ...operators.emission import EMITTED_COLUMN
+from ...operators.emission_watermark import EMITTED_COLUMN
 from ...operators.projection import Projection
 from ...support.arrow_columns import typed
 from ...support.failpoints import failpoint

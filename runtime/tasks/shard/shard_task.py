@@ -36,7 +36,7 @@ from ...connectors.output_place import AttemptOutput, OutputPlace
 from ...connectors.staging import in_partition
 from ...jvm.worker.worker_tasks import task_begins
 from ...operators.contract import EpochSpec, KeyedOperator, ShardContext, ShardCounters
-from ...operators.emission import emitted_schema
+from ...operators.emission_watermark import emitted_schema
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ...protocols.operator_events.task_events import ShardInbox, TaskEvents
 from ...storage.checksummed import seal
@@ -51,10 +51,10 @@ from ..scan.partial_runs import PartialRuns
 from ..scan.row_runs import RowRuns
 from .durable_files import Publications
 from .input_times import InputTimes
-from .meter import TaskMeter
 from .pass_pause import PauseMarker
 from .row_spool import RowSpool
 from .shards_in_one import ShardSlices
+from .task_meter import TaskMeter
 from .task_sorter import SortPlan, sorted_here
 
 

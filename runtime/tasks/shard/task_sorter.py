@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from ....sorter import ExternalSorter
 from ....state.store.local_folder import local_root
-from ...operators.arrival import arrival_columns
-from .meter import TaskMeter
+from ...operators.arrival_order import arrival_columns
+from .task_meter import TaskMeter
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from ....state.backend.reader import ShardView
 from ...operators.columnar.record_codec import RecordCodec
 from ...operators.join.columns import SIDE_NAMES
 from ...operators.join.state.blocks import decode_blocks, record_bytes, record_offsets
-from ...operators.join.state.shelf import CHUNK_SLOT, HEAD_SLOT
+from ...operators.join.state.chunks import CHUNK_SLOT, HEAD_SLOT
 from ...operators.keyed.keyed_rows import NO_TIME
 from .scan_task import RecordScan, pieces, struct_of
 

@@ -21,8 +21,8 @@ from pyspark.sql.types import DataType, IntegerType, LongType, StringType, Struc
 
 from ....errors import CheckpointError, CorruptStateError
 from ....state.backend.reader import Ident, ShardView
+from ....state.keys.key_space import TIMER_KINDS
 from ....state.keys.keys import KeyCodec
-from ....state.keys.layout import TIMER_KINDS
 from ....state.keys.registry import StateDescriptor, schema_from_json
 from ....state.store.local_copy import LocalStateCache
 from ....state.store.local_folder import local_root

@@ -26,9 +26,7 @@ from ....state.backend.reader import ShardView
 from ....state.backend.sorted_pass import BatchKeyedState
 from ....state.backend.timers import earliest, stored_timers
 from ....state.backend.variables import expire_at, keep_until
-from ....state.keys.keygroups import KeyGroupRange
-from ....state.keys.keys import KeyCodec
-from ....state.keys.layout import (
+from ....state.keys.key_space import (
     CELL_SECTION,
     TIMER_KINDS,
     TIMER_SLOTS,
@@ -37,6 +35,8 @@ from ....state.keys.layout import (
     group_prefix,
     state_prefix,
 )
+from ....state.keys.keygroups import KeyGroupRange
+from ....state.keys.keys import KeyCodec
 from ....state.keys.registry import StateDescriptor, StateRegistry
 from ....state.store.files import StateFile
 from ....state.store.local_folder import local_root

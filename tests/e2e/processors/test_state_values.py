@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 import support
 from mixedmode.errors import StateSchemaError
-from mixedmode.runtime.operators.processor.handle import DeclaringHandle, TaskHandle
+from mixedmode.runtime.operators.processor.processor_handle import DeclaringHandle, TaskHandle
 from mixedmode.state.backend.random_access import RocksDBKeyedState
 from mixedmode.state.keys.keygroups import KeyGroupRange
 from pyspark import cloudpickle

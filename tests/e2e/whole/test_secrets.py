@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import mixedmode
 import pytest
 from mixedmode.runtime.jvm.spark_errors import spark_says, what_happened
-from mixedmode.runtime.support.cells import is_shown
+from mixedmode.runtime.support.notebook_html import is_shown
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 

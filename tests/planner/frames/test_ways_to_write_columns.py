@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from mixedmode import PlanError, read
 from mixedmode.planner.frames.frame import MixedFrame
-from mixedmode.runtime.operators.steps import behind_steps
+from mixedmode.runtime.operators.frame_steps import behind_steps
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle

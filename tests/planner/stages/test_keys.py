@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from mixedmode import PlanError
-from mixedmode.planner.inputs.given_inputs import check_inputs
+from mixedmode.planner.inputs.input_checks import check_inputs
 from mixedmode.planner.inputs.inputs import Inputs
 from mixedmode.planner.stages.keys import resolve_keys
 from pyspark.sql import SparkSession

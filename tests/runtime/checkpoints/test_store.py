@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import typer
 from mixedmode.errors import CheckpointError, CheckpointMismatchError, CorruptStateError
-from mixedmode.planner.cli.places import held_checkpoint
-from mixedmode.runtime.checkpoints import branch, readers
+from mixedmode.planner.cli.locations import held_checkpoint
+from mixedmode.runtime.checkpoints import branch, reader_marks
 from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore, has_checkpoint
@@ -190,7 +190,7 @@ def test_a_checkpoint_that_somebody_reads_is_kept(
     assert store.ids() == [4]
 
     store.write(make_metadata(5, make_state_file(store, "e00000005-s0")))
-    monkeypatch.setattr(readers, "HOLDS_MS", -1)
+    monkeypatch.setattr(reader_marks, "HOLDS_MS", -1)
     with held_checkpoint(reader, 4, holds=True):
         store.retention.subsume(1)
         assert store.ids() == [5]

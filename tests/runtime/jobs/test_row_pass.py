@@ -19,7 +19,7 @@ from mixedmode.runtime.jobs import row_pass
 from mixedmode.runtime.jobs.row_pass import ReadRows, RowPass, recognise_parts
 from mixedmode.runtime.jobs.shuffle import with_key_group
 from mixedmode.runtime.operators.contract import EpochSpec, InOrder
-from mixedmode.runtime.operators.steps import united
+from mixedmode.runtime.operators.frame_steps import united
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.runtime.scan.parquet_scan import NotTakenError
 from mixedmode.runtime.spec import Settings

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mixedmode.runtime.operators.arrival import in_one_order
+from mixedmode.runtime.operators.arrival_order import in_one_order
 from mixedmode.runtime.spark_io.file_numbers import _tables, file_number
 from mixedmode.runtime.spark_io.file_rows import ARRIVAL_FILE_COLUMN, ARRIVAL_PLACE_COLUMN, of_kafka, with_file_rows
 from pyspark.sql import SparkSession

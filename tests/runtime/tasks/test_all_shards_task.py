@@ -20,7 +20,7 @@ from mixedmode.runtime.operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
 from mixedmode.runtime.support import failpoints
 from mixedmode.runtime.tasks.report import ShardReport
-from mixedmode.runtime.tasks.shard import meter, shard_task, task_sorter
+from mixedmode.runtime.tasks.shard import shard_task, task_meter, task_sorter
 from mixedmode.runtime.tasks.shard.shard_task import ShardTask
 from mixedmode.runtime.tasks.shard.task_sorter import SortPlan
 from mixedmode.state.keys.keygroups import shard_ranges
@@ -198,7 +198,7 @@ def test_the_first_report_has_the_time_that_the_rows_took(stage: Stage, monkeypa
     """They are read and sorted once, and what a shard's operator takes is its own."""
     clock = SimpleNamespace(now=0.0, time=lambda: 7 + clock.now)
     clock.monotonic = lambda: clock.now
-    monkeypatch.setattr(meter, "time", clock)
+    monkeypatch.setattr(task_meter, "time", clock)
 
     def later(seconds: float) -> None:
         clock.now += seconds

@@ -14,9 +14,9 @@ from mixedmode.state.backend.random_access import RocksDBKeyedState
 from mixedmode.state.backend.row_columns import RowColumns
 from mixedmode.state.codec import byte_arrays
 from mixedmode.state.codec.codec import RowCodec
+from mixedmode.state.keys.key_space import encode_ts, state_key
 from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.keys.keys import KeyCodec
-from mixedmode.state.keys.layout import encode_ts, state_key
 from mixedmode.state.keys.registry import StateRegistry
 from mixedmode.state.store.compaction import dead_entries
 from test_keys import VALUES

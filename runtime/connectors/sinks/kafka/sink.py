@@ -32,10 +32,10 @@ from ..deliveries import Deliveries
 from ..per_checkpoint import PerCheckpointSink
 from .client import check_config, offsets_are_kept_ms, silence
 from .client_options import PREFIX, client_options, not_to_be_had
+from .ending_timeout import Patience, SendAbandoned
 from .guarantee import OPTION, check_client
 from .lanes import MOST_LANES, ROWS_PER_LANE, SendLane, lanes_of
 from .messages import FORMAT, MessageColumns, check_messages, topic_of
-from .patience import Patience, SendAbandoned
 from .probe import probe
 from .send_task import SENT_SCHEMA, FileTask, RowTask, SendTask
 from .sender import BYTES_PER_TRANSACTION, ROWS_PER_TRANSACTION, Sender

@@ -20,7 +20,7 @@ from .....state.backend.blocks import BlockCells, BlockKeys
 from .....state.backend.keyed import KeyedState
 from .....state.backend.row_columns import RowColumns
 from .....state.codec.byte_arrays import bytes_of
-from .....state.keys.layout import TimerKind
+from .....state.keys.key_space import TimerKind
 from ....catalyst.types.arrow_types import arrow_schema
 from ...columnar.key_batches import KeyRows
 from ..definition import BLOCK_HANDLER

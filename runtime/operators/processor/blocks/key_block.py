@@ -16,7 +16,7 @@ from .....state.backend.blocks import BlockCells, BlockKeys
 from .....state.backend.keyed import KeyedState
 from .....state.backend.row_columns import RowColumns
 from .....state.codec.byte_arrays import MOST_BYTES
-from .....state.keys.layout import TIMER_SLOTS, TimerKind, encode_all_ts
+from .....state.keys.key_space import TIMER_SLOTS, TimerKind, encode_all_ts
 from .....state.keys.registry import StateDescriptor
 from ..definition import BLOCK_HANDLER
 from .column_types import check_column_type

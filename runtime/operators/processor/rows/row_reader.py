@@ -30,7 +30,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from .....state.codec.local_moments import LocalMoments, local_zone_is_utc
+from .....state.codec.local_datetimes import LocalMoments, local_zone_is_utc
 from ....catalyst.types.arrow_types import NUMBERS
 
 

@@ -34,7 +34,7 @@ from pyspark.sql.types import (
 )
 
 from .....errors import OutputSchemaError
-from .....state.codec.local_moments import local_zone_is_utc
+from .....state.codec.local_datetimes import local_zone_is_utc
 from ....catalyst.types.arrow_types import NUMBERS, arrow_schema
 
 #: Types that ``pa.array(values, type)`` checks and converts exactly as PySpark would.

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from aggregate_support import MAX_PARALLELISM, Job, at, events, ms
 from mixedmode.runtime.jobs.shuffle import HashExchange, with_key_group
-from mixedmode.runtime.operators.arrival import arrival_columns
+from mixedmode.runtime.operators.arrival_order import arrival_columns
 from mixedmode.runtime.operators.contract import EpochSpec
 from mixedmode.runtime.operators.dedup.operator import DedupOperator
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mixedmode.runtime.operators.contract import EpochSpec, InOrder, ShardContext, ShardCounters
 from mixedmode.runtime.operators.dedup.definition import Lateness, Retention
 from mixedmode.runtime.operators.dedup.operator import DedupOperator, DedupWithinWatermarkOperator
-from mixedmode.runtime.operators.emission import EMITTED_COLUMN
+from mixedmode.runtime.operators.emission_watermark import EMITTED_COLUMN
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.store.local_copy import LocalStateCache

@@ -15,7 +15,7 @@ import mixedmode
 import pytest
 from aggregate_support import START, Job, tuples
 from mixedmode.planner.stages.stage import ANY_EPOCH
-from mixedmode.runtime.operators.arrival import in_one_order
+from mixedmode.runtime.operators.arrival_order import in_one_order
 from mixedmode.runtime.operators.dedup.operator import DedupOperator
 from mixedmode.runtime.spec import Settings
 from pyspark.sql import DataFrame, SparkSession

@@ -18,8 +18,8 @@ import pytest
 from join_support import FRAME, TIME, Shard, joined
 from mixedmode.runtime.operators.contract import InOrder, ShardCounters
 from mixedmode.runtime.operators.join.columns import MATCHED_COLUMN, SIDE_COLUMN, TIME_COLUMN
+from mixedmode.runtime.operators.join.condition_check import ANSWER_COLUMN, ASKED_COLUMN
 from mixedmode.runtime.operators.join.definition import TimeBounds
-from mixedmode.runtime.operators.join.questions import ANSWER_COLUMN, ASKED_COLUMN
 from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peaks of memory are read from /proc")

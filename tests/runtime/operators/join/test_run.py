@@ -16,7 +16,7 @@ from mixedmode.runtime.checkpoints.identity import TOLD_BY_STATE, stage_differen
 from mixedmode.runtime.operators.contract import InOrder
 from mixedmode.runtime.operators.join.definition import Sizes, TimeBounds
 from mixedmode.runtime.operators.join.output import JoinOutput
-from mixedmode.runtime.operators.join.state.shelf import Shelf
+from mixedmode.runtime.operators.join.state.chunks import ChunkStore
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.runtime.tasks.state.join_scan import JoinScan
 from mixedmode.state.backend.reader import ShardView
@@ -248,13 +248,13 @@ def test_a_partner_of_one_row_costs_the_chunks_around_it(tmp_path: Path, monkeyp
     assert shard.run(rows, MIN_WATERMARK, 0, "sorted", InOrder(MIN_WATERMARK, 0), 250) == []
     assert shard.entries() == {1: 22, 2: 1}, "three parts in chunks, and the head"
     read: list[int] = []
-    original = Shelf.read
+    original = ChunkStore.read
 
-    def noted(shelf: Shelf, names: Any) -> list[bytes]:
+    def noted(shelf: ChunkStore, names: Any) -> list[bytes]:
         read.append(len(names))
         return original(shelf, names)
 
-    monkeypatch.setattr(Shelf, "read", noted)
+    monkeypatch.setattr(ChunkStore, "read", noted)
     found = shard.run([Row(RIGHT, "a", 1_500_000, -1)], 0, 0, "random", InOrder(0, 0))
     assert sorted(row[0] for row in found) == [1499, 1500, 1501]  # type: ignore[type-var]
     assert sum(read) == 2

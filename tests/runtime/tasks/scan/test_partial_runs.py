@@ -20,9 +20,9 @@ from mixedmode.runtime.scan.partial_calls import PartialCall
 from mixedmode.runtime.scan.partial_scans import PartialScan, ScanKey
 from mixedmode.runtime.tasks.scan import partial_sort
 from mixedmode.runtime.tasks.scan.key_order import in_order
+from mixedmode.runtime.tasks.scan.key_repetition import rows_per_key
 from mixedmode.runtime.tasks.scan.partial_runs import Buckets, PartialRuns
 from mixedmode.runtime.tasks.scan.partial_scan import PartialScanTask
-from mixedmode.runtime.tasks.scan.repetition import rows_per_key
 from mixedmode.state.keys.keys import KeyCodec
 from pyarrow import fs
 

@@ -1,0 +1,75 @@
+"""A shard's rows on their way to its task, with what Spark is asked about them in between.
+
+It runs in the same Spark task as the shard task, before it and in a process of its own: it reads the shard's state, and
+writes nothing.  An attempt of one is an attempt of both, so they see the same rows and the same state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from ....state.store.local_folder import local_root
+from ...jvm.worker.worker_tasks import task_begins
+from ...operators.contract import ShardContext, ShardCounters
+from ..report import NO_SHARD
+from .shard_task import ShardTask, checked_rows, operator_of
+from .task_meter import TaskMeter
+from .task_sorter import sorted_here
+
+
+@dataclass(frozen=True)
+class ConditionTask:
+    """The function handed to ``mapInArrow`` before that of the shard task.
+
+    Args:
+        task: the shard task; rows are sorted here if it says that a task sorts them.
+    """
+
+    task: ShardTask
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None, "it runs only inside a Spark task"
+        task, shard = self.task, self.task.shards[context.partitionId()]
+        if shard == NO_SHARD or task.stored_report(shard) is not None:
+            for _ in batches:
+                pass
+            return
+        task_begins()
+        key_groups = task.manifests[shard].key_groups
+        shard_context = ShardContext(
+            shard,
+            key_groups,
+            task.epoch,
+            task.local_copy(shard),
+            _Nothing(),
+            _Nothing(),
+            ShardCounters(),
+            local_dir=local_root(task.local_dir),
+        )
+        rows = checked_rows(batches, shard, key_groups)
+        with sorted_here(task.sort, task.local_dir, TaskMeter(), rows) as (ordered, _):
+            yield from operator_of(task.operator).questions(shard_context, ordered)
+
+
+class _Nothing:
+    """Takes state and rows of a task that has none to give."""
+
+    def put(self, key: bytes, value: bytes) -> None:
+        raise AssertionError("what asks writes no state")
+
+    def delete(self, key: bytes) -> None:
+        raise AssertionError("what asks writes no state")
+
+    def put_many(self, keys: object, values: object) -> None:
+        raise AssertionError("what asks writes no state")
+
+    def put_arrays(self, keys: object, values: object) -> None:
+        raise AssertionError("what asks writes no state")
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        raise AssertionError("what asks puts nothing out")
