@@ -258,7 +258,7 @@ class JobSpec:
     #: Where rows that came too late go; None: they are dropped.
     late_rows: LateRows | None = None
     #: What is done to the last stage's rows before they are staged; None: nothing.
-    tail: OutputTransform | None = None
+    output_transform: OutputTransform | None = None
     #: The plan as JSON, for savepoints.
     plan_json: str = "{}"
     #: Why the job must not begin with these sources, though it may go on with them; None: it may.
@@ -281,7 +281,7 @@ class JobSpec:
     @property
     def outputs(self) -> tuple[str, ...]:
         """The stages whose rows are output: the last one, or several that are united behind it."""
-        branches = () if self.tail is None else self.tail.branches
+        branches = () if self.output_transform is None else self.output_transform.branches
         return tuple(dict.fromkeys(branch.origin for branch in branches)) or (self.last_stage.uid,)
 
     @property
@@ -323,33 +323,33 @@ class JobSpec:
         return any(phase.kind == kind for phase in self.phases)
 
     @property
-    def tail_in_stage(self) -> OutputTransform | None:
+    def output_transform_in_stage(self) -> OutputTransform | None:
         """What is done to the last stage's rows inside its own Spark job; None: nothing."""
-        return None if self.tail is None or self.tail.moves_rows else self.tail
+        return None if self.output_transform is None or self.output_transform.moves_rows else self.output_transform
 
     @property
-    def tail_behind(self) -> OutputTransform | None:
+    def output_transform_behind(self) -> OutputTransform | None:
         """What is done to them in a job of its own, over what the stage hands on; None: there is no such job."""
-        return None if self.tail is None or not self.tail.moves_rows else self.tail
+        return None if self.output_transform is None or not self.output_transform.moves_rows else self.output_transform
 
     @property
     def output_schema(self) -> StructType:
         """Columns of the rows that are staged."""
-        return self.operator.output_schema if self.tail is None else self.tail.schema
+        return self.operator.output_schema if self.output_transform is None else self.output_transform.schema
 
     @property
     def staged_form(self) -> StagedForm:
         """What its output is until it is shown."""
         identities = self.operator.output_identities
-        if self.tail is not None:
-            identities = self.tail.identities(identities)
+        if self.output_transform is not None:
+            identities = self.output_transform.identities(identities)
         columns = columns_of(self.output_schema, identities)
         return StagedForm(columns=columns, partition_by=self.sink.partition_by, path=self.sink.staging_path)
 
     @property
     def observed(self) -> tuple[Metrics, ...]:
         """All that is computed of rows on their way, for progress."""
-        behind = () if self.tail is None else self.tail.observed
+        behind = () if self.output_transform is None else self.output_transform.observed
         return (*(one for stage in self.stages for one in stage.observed), *behind)
 
     @property

@@ -59,7 +59,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     graph = StageGraph.of(output)
     stage = graph.last
     unites = len(graph.outputs) > 1
-    tail = (
+    transform = (
         plan_union(output, dict(zip(graph.stages, graph.uids, strict=True)))
         if unites
         else plan_output_transform(stage, output.parts[0])
@@ -73,10 +73,10 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     check_update(graph, output_mode)
     refuse_max(resolved, max_refusal(stage, output_mode, len(graph.stages)))
     settings, why_timers = resolve_timers(resolved, needs_after_rows=len(graph.stages) == 1 and stage.needs_after_rows)
-    asked = AskedOutput(graph, output, tail, request, format, output_mode, settings)
+    asked = AskedOutput(graph, output, transform, request, format, output_mode, settings)
     planned = plan_output(asked, dict(resolved.sink_options))
     bounded = [bool(lane.inputs.histories) for lane in graph.lanes.lanes]
-    specs, tail = observed_once(graph.specs(output_mode, settings), tail, settings, bounded)
+    specs, transform = observed_once(graph.specs(output_mode, settings), transform, settings, bounded)
     specs, finals = with_final_watermarks(resolved, settings, graph.stages, specs, output_mode)
     check_watermark_policy(spark, specs, planned.location)
     lanes = graph.lanes.frames()
@@ -97,13 +97,13 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         parallelism=parallelism,
         checkpoint_location=planned.location,
         phases=plan_phases(settings, _facts(graph, request, specs, finals, settings, lanes, why_timers)),
-        tail=() if tail is None else tail.names,
-        tail_moves_rows=tail is not None and tail.moves_rows,
-        united=() if tail is None else tuple(dict.fromkeys(branch.origin for branch in tail.branches)),
+        tail=() if transform is None else transform.names,
+        tail_moves_rows=transform is not None and transform.moves_rows,
+        united=() if transform is None else tuple(dict.fromkeys(branch.origin for branch in transform.branches)),
         unordered=unordered_histories(graph, specs, lanes),
         ignored=tuple(dict.fromkeys([*[one for each in graph.stages for one in each.inputs.ignored], *output.ignored])),
     )
-    return plan, _job(graph, plan, specs, planned.sink, tail, lanes)
+    return plan, _job(graph, plan, specs, planned.sink, transform, lanes)
 
 
 def _facts(
@@ -160,7 +160,7 @@ def _job(
     plan: ExecutionPlan,
     stages: tuple[StageSpec, ...],
     sink: Sink,
-    tail: OutputTransform | None,
+    output_transform: OutputTransform | None,
     lanes: tuple[Lane, ...],
 ) -> JobSpec:
     stage = graph.first
@@ -178,7 +178,7 @@ def _job(
         late_rows=_late_rows(graph, plan.settings.late_data_path),
         trigger=dict(plan.trigger),
         explain=plan.explain,
-        tail=tail,
+        output_transform=output_transform,
         plan_json=plan.model_dump_json(indent=1),
         begin_refused=_begin_refused(graph),
         fires_without_rows=fires_without_rows(stage.inputs.spark),

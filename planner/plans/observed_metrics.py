@@ -12,13 +12,13 @@ from ...runtime.spec import LaneRead, Settings, StageSpec
 
 
 def observed_once(
-    specs: Sequence[StageSpec], tail: OutputTransform | None, settings: Settings, bounded: Sequence[bool]
+    specs: Sequence[StageSpec], output_transform: OutputTransform | None, settings: Settings, bounded: Sequence[bool]
 ) -> tuple[tuple[StageSpec, ...], OutputTransform | None]:
     """The stages and what follows them, with metrics where a call's rows come first; they do not compute them again.
 
     Args:
         specs: the stages.
-        tail: what follows the last one; None: nothing.
+        output_transform: what follows the last one; None: nothing.
         settings: of the job.
         bounded: of each lane, whether there is a history in it.
 
@@ -35,10 +35,10 @@ def observed_once(
                 _check_slices(spec, read)
         found.append(replace(spec, reads=reads, edges=edges))
         _check_sides(found[-1])
-    if tail is None:
+    if output_transform is None:
         return tuple(found), None
-    branches = tuple(replace(branch, steps=known.first("", branch.steps)) for branch in tail.branches)
-    return tuple(found), replace(tail, steps=known.first("", tail.steps), branches=branches)
+    branches = tuple(replace(branch, steps=known.first("", branch.steps)) for branch in output_transform.branches)
+    return tuple(found), replace(output_transform, steps=known.first("", output_transform.steps), branches=branches)
 
 
 @dataclass

@@ -91,7 +91,7 @@ def plan_union(output: Inputs, uids: Mapping[KeyedStage, str]) -> OutputTransfor
         PlanError: as :func:`plan_output_transform`, of any of them.
     """
     stages = [cast(KeyedStage, part.origin) for part in output.parts]
-    tails = [plan_output_transform(stage, part) for stage, part in zip(stages, output.parts, strict=True)]
+    transforms = [plan_output_transform(stage, part) for stage, part in zip(stages, output.parts, strict=True)]
     check_distinct_fields("the output", output.schema, case_sensitive=output.case_sensitive)
     for field in output.schema.fields:
         _check_type(field)
@@ -106,7 +106,7 @@ def plan_union(output: Inputs, uids: Mapping[KeyedStage, str]) -> OutputTransfor
         schema=output.schema,
         columns=None,
         template=reduce(DataFrame.unionByName, [part.frame for part in output.parts]),
-        runs_python=any(tail is not None and tail.runs_python for tail in tails),
+        runs_python=any(each is not None and each.runs_python for each in transforms),
         names=(f"union of {' and '.join(said)}",),
         moves_rows=True,
         branches=tuple(
@@ -149,18 +149,18 @@ def output_key(stage: KeyedStage, part: InputPart) -> tuple[str, ...] | None:
     return tuple(key)
 
 
-def check_order_column(column: str | None, stage: KeyedStage, tail: OutputTransform | None) -> None:
+def check_order_column(column: str | None, stage: KeyedStage, transform: OutputTransform | None) -> None:
     """Raise OptionError if a column is to tell the order of rows that are moved before it could be seen.
 
     Args:
         column: ``execution.sink.order-column``; None: it is not set.
         stage: the last one; an aggregate's rows of one key are of different epochs, whose order is not lost.
-        tail: what follows it; None: nothing.
+        transform: what follows it; None: nothing.
     """
-    if column is not None and tail is not None and tail.moves_rows and stage.output_key is None:
+    if column is not None and transform is not None and transform.moves_rows and stage.output_key is None:
         raise OptionError(
-            f"execution.sink.order-column = {column!r} does not go with {', '.join(tail.names)} behind the keyed stage"
-            f" {stage.uid}, for which Spark moves rows between tasks: their order is lost there; give the static side a"
+            f"execution.sink.order-column = {column!r} does not go with {', '.join(transform.names)} behind the"
+            f" keyed stage {stage.uid}, for which Spark moves rows between tasks: their order is lost there; give the static side a"
             " broadcast hint, F.broadcast(…), or have the processor yield a column that orders them",
             code="MIXEDMODE_OPTION_CONFLICT",
         )

@@ -74,7 +74,7 @@ class EpochExecutor:
     #: True if the rows go to another stage.
     feeds_a_stage: bool = False
     #: What is done to the rows before they are staged; None: nothing.
-    tail: OutputTransform | None = None
+    output_transform: OutputTransform | None = None
     #: Whether something is computed of rows on their way, for progress.
     observes: bool = False
     #: Where tasks leave partial aggregates for those of the shards; None: Spark makes all of them.
@@ -97,7 +97,9 @@ class EpochExecutor:
         """The shards are others from now on: plan for them, and find places for them, anew."""
         self.close()
         #: Plans them.
-        self.jobs = StageJobs(self.spark, self.operator, self.max_parallelism, self.feeds_a_stage, self.tail)
+        self.jobs = StageJobs(
+            self.spark, self.operator, self.max_parallelism, self.feeds_a_stage, self.output_transform
+        )
         self._pins = None
 
     def close(self) -> None:
@@ -365,7 +367,11 @@ class EpochExecutor:
     @property
     def _collector(self) -> ReportCollector:
         return ReportCollector(
-            self.spark, self.settings.backlog_max_cores, self.observes, self.tail is not None, self.jobs.note_misplaced
+            self.spark,
+            self.settings.backlog_max_cores,
+            self.observes,
+            self.output_transform is not None,
+            self.jobs.note_misplaced,
         )
 
     def _sort_plan(self, epoch: EpochSpec) -> SortPlan:

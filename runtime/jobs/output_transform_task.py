@@ -46,13 +46,13 @@ class Staged:
 
 
 def staged_behind(
-    handed_on: Mapping[str, DataFrame], tail: OutputTransform, place: OutputPlace, epoch: int, run_id: str
+    handed_on: Mapping[str, DataFrame], output_transform: OutputTransform, place: OutputPlace, epoch: int, run_id: str
 ) -> tuple[Staged, dict[str, Row]]:
     """Do what follows the last stage, or several, to the rows that are handed on, and stage the result.
 
     Args:
         handed_on: the rows, by stage.
-        tail: what follows.
+        output_transform: what follows.
         place: where the result is staged.
         epoch: number of the epoch.
         run_id: the run's.
@@ -60,8 +60,8 @@ def staged_behind(
     Returns:
         What was staged, and what was observed of rows on their way, by name.
     """
-    staged, job = staged_rows(tail.over_all(handed_on), tail.schema, place, epoch, run_id)
-    return staged, observed_metrics(job) if tail.observed else {}
+    staged, job = staged_rows(output_transform.over_all(handed_on), output_transform.schema, place, epoch, run_id)
+    return staged, observed_metrics(job) if output_transform.observed else {}
 
 
 def staged_rows(

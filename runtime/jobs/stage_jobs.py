@@ -53,14 +53,14 @@ class StageJobs:
         operator: the stage's.
         max_parallelism: number of key groups.
         feeds_a_stage: whether the rows go to another stage.
-        tail: what is done to the rows before they are staged; None: nothing.
+        output_transform: what is done to the rows before they are staged; None: nothing.
     """
 
     spark: SparkSession
     operator: KeyedOperator
     max_parallelism: int
     feeds_a_stage: bool
-    tail: OutputTransform | None
+    output_transform: OutputTransform | None
 
     def __post_init__(self) -> None:
         self.shard_rows = ShardRows(self.operator, self.max_parallelism)
@@ -90,7 +90,7 @@ class StageJobs:
         if self.operator.projection is not None:
             schema = self.operator.projection.row_schema
             return emitted_schema(schema) if self.feeds_a_stage else schema
-        return None if self.tail is None else self.tail.row_schema
+        return None if self.output_transform is None else self.output_transform.row_schema
 
     def of_epoch(
         self, frame: DataFrame, task: ShardTask, pins: ShardPins | None, *, in_place: bool
@@ -210,7 +210,7 @@ class StageJobs:
     @property
     def has_own_session(self) -> bool:
         """Whether a job can be planned in a session of ours: Python code may need what was added to the user's."""
-        return self.tail is None or not self.tail.runs_python
+        return self.output_transform is None or not self.output_transform.runs_python
 
     def _has_own_session(self, task: ShardTask) -> bool:
         return task.hands_on is None or self.has_own_session
@@ -265,7 +265,7 @@ class StageJobs:
             return self._planned(lambda way: (make(way.adopt(frame)), task), way)
 
         # What follows the stage may have exchanges of its own, below a join; where a template has a tail, it has none.
-        return self._templates.job(way, frame, task, job, anew, checks=self.tail is None)
+        return self._templates.job(way, frame, task, job, anew, checks=self.output_transform is None)
 
     def _planned(self, make: Callable[[_Routing], tuple[DataFrame, ShardTask]], way: _Routing) -> DataFrame | None:
         """A job in a session of our own, if that works and its plan is as expected."""
@@ -273,7 +273,7 @@ class StageJobs:
             rows, task = make(way)
             job = self._job(rows, task)
             # What follows the stage may have exchanges of its own, below a join.
-            alone = job if self.tail is None else self._job(rows, replace(task, hands_on=None))
+            alone = job if self.output_transform is None else self._job(rows, replace(task, hands_on=None))
             return job if way.holds(alone) else None
         except AnalysisException as error:
             # The job's keys or aggregates name functions or variables of the user's session; there they are known.
@@ -293,11 +293,11 @@ class StageJobs:
         if task.hands_on is None:
             return mapped_in_arrow(rows, function, REPORT_SCHEMA)
         handed_on = mapped_in_arrow(rows, function, task.hands_on)
-        return published(handed_on, self.operator.projection, self.tail, self.publishing(task))
+        return published(handed_on, self.operator.projection, self.output_transform, self.publishing(task))
 
     def publishing(self, task: ShardTask) -> PublishTask:
         """What stages the rows that a task hands on."""
-        schema = self.operator.output_schema if self.tail is None else self.tail.schema
+        schema = self.operator.output_schema if self.output_transform is None else self.output_transform.schema
         # It stages rows: it runs no operator and reads no state, and events are of one epoch.
         task = replace(task, operator=b"", manifests=task.manifests.emptied(), inboxes=())
         return PublishTask(task, emitted_schema(schema) if self.feeds_a_stage else schema)

@@ -33,7 +33,7 @@ class AskedOutput:
     #: What comes out of the last stage.
     output: Inputs
     #: What is done to rows behind the last stage; None: nothing.
-    tail: OutputTransform | None
+    output_transform: OutputTransform | None
     request: SinkRequest
     format: str
     output_mode: str
@@ -81,10 +81,10 @@ def plan_output(asked: AskedOutput, options: dict[str, str]) -> PlannedOutput:
     used_path = None if request.table is None and not format_of(asked.format).takes_path else path
     _check_places(asked, path, used_path, location)
     for one in asked.graph.outputs:
-        check_order_column(settings.sink_order_column, one, asked.tail)
+        check_order_column(settings.sink_order_column, one, asked.output_transform)
     sink = make_sink(
         SinkSpec(
-            asked.graph.last.output_schema if asked.tail is None else asked.tail.schema,
+            asked.graph.last.output_schema if asked.output_transform is None else asked.output_transform.schema,
             asked.format,
             path=path,
             options=options,

@@ -150,7 +150,7 @@ class GraphEpochs:
     def _with_tail(self, phase: Phase, base: EpochSpec, ran: Mapping[str, StageRun]) -> Mapping[str, StageRun]:
         """What stages have done, the output as what follows the last one, or unites several, has made of it."""
         handing = [uid for uid in self.job.outputs if uid in ran]
-        if self.job.tail_behind is None or not handing:
+        if self.job.output_transform_behind is None or not handing:
             return ran
         failpoint("epoch-before-tail")
         with self._labelled(f"{phase.kind}, epoch {base.epoch}, behind stage {', '.join(handing)}"):
@@ -165,15 +165,15 @@ class GraphEpochs:
 
         One of them stands for it, as it is that of all.  Without such a job their own output stays.
         """
-        tail = self.job.tail_behind
-        if tail is None:
+        transform = self.job.output_transform_behind
+        if transform is None:
             return done
         found = {uid: self.exchanges[uid].frame(_output(one.reports)) for uid, one in done.items()}
         rows = {uid: frame for uid, frame in found.items() if frame is not None}
         if not rows:
             return done
         uid = next(iter(rows))
-        staged, observed = staged_behind(rows, tail, self.job.sink.output, epoch, self.executors[uid].run_id)
+        staged, observed = staged_behind(rows, transform, self.job.sink.output, epoch, self.executors[uid].run_id)
         shown = {
             uid: replace(one, reports=[replace(report, output=(), dropped_rows=0) for report in one.reports])
             for uid, one in done.items()

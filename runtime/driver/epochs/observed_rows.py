@@ -48,11 +48,11 @@ class ObservedRows:
         for stage in self.job.stages:
             had_rows = stage.uid in ran and ran[stage.uid].order.frame is not None
             asked += [(metrics, had_rows) for metrics in stage.observed]
-        tail = self.job.tail
-        if tail is not None:
+        transform = self.job.output_transform
+        if transform is not None:
             reports = [report for uid in self.job.outputs if uid in ran for report in ran[uid].reports]
-            had_rows = any(report.output for report in reports) if tail.moves_rows else bool(reports)
-            asked += [(metrics, had_rows) for metrics in tail.observed]
+            had_rows = any(report.output for report in reports) if transform.moves_rows else bool(reports)
+            asked += [(metrics, had_rows) for metrics in transform.observed]
         return asked
 
     def _nothing(self, metrics: Metrics) -> Row:

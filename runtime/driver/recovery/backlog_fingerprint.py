@@ -46,13 +46,14 @@ def backlog_fingerprint(job: JobSpec, parallelism: int, max_parallelism: int) ->
     bounded = [lane.history for lane in job.lanes if lane.history is not None]
     histories = [_frame(history) for history in bounded]
     live = None if job.live is None else _frame(job.live)
-    tails = [] if job.tail is None else [_frame(template, is_template=True) for template in job.tail.templates]
-    tail = tails if len(tails) > 1 else next(iter(tails), None)
-    read = [(job.live, live), (job.tail, tail)]
+    templates = () if job.output_transform is None else job.output_transform.templates
+    transforms = [_frame(template, is_template=True) for template in templates]
+    transform = transforms if len(transforms) > 1 else next(iter(transforms), None)
+    read = [(job.live, live), (job.output_transform, transform)]
     if (
         None in stages
         or None in histories
-        or None in tails
+        or None in transforms
         or any(what is not None and known is None for what, known in read)
     ):
         return None
@@ -61,7 +62,7 @@ def backlog_fingerprint(job: JobSpec, parallelism: int, max_parallelism: int) ->
         "stages": stages,
         "histories": histories,
         "live": live,
-        "tail": tail,
+        "tail": transform,
         "output": [job.sink.name, job.staged_form.model_dump()],
         "layout": [parallelism, max_parallelism],
         "modes": [

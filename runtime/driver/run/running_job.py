@@ -262,7 +262,7 @@ def _scheduler(job: JobSpec, state: JobState) -> CheckpointScheduler:
 
 
 def _executor(job: JobSpec, state: JobState, uid: str, context: RunContext, output: OutputPlace) -> EpochExecutor:
-    stage, tail = state.stages[uid], job.tail_in_stage if uid == job.last_stage.uid else None
+    stage, transform = state.stages[uid], job.output_transform_in_stage if uid == job.last_stage.uid else None
     return EpochExecutor(
         spark=job.planning,
         operator=stage.operator,
@@ -273,11 +273,11 @@ def _executor(job: JobSpec, state: JobState, uid: str, context: RunContext, outp
         state_filesystem=context.store.filesystem,
         state_pool=context.store.pool(uid),
         output=output,
-        tail=tail,
+        output_transform=transform,
         feeds_a_stage=uid != job.last_stage.uid,
         progress_folder=context.backlog.folder,
         runs_folder=f"{context.store.runs}/{uid}",
         stopped_folder=f"{context.store.backlog}/stopped",
         pause=context.pass_pause,
-        observes=bool(job.stage_of(uid).observed) or (tail is not None and bool(tail.observed)),
+        observes=bool(job.stage_of(uid).observed) or (transform is not None and bool(transform.observed)),
     )

@@ -21,8 +21,8 @@ def exchanges_of(job: JobSpec, store: CheckpointStore) -> dict[str, StageHandoff
     schemas = {
         stage.uid: emitted_schema(stage.operator.output_schema) for stage in job.stages if stage is not job.last_stage
     }
-    if job.tail_behind is not None:
-        schemas[job.last_stage.uid] = job.tail_behind.row_schema
+    if job.output_transform_behind is not None:
+        schemas[job.last_stage.uid] = job.output_transform_behind.row_schema
     found = {}
     for uid, schema in schemas.items():
         folder = store.exchange(uid)

@@ -33,19 +33,19 @@ ArrowFunction = Callable[[Batches], Batches]
 
 
 def published(
-    handed_on: DataFrame, projection: Projection | None, tail: OutputTransform | None, publish: PublishTask
+    handed_on: DataFrame, projection: Projection | None, output_transform: OutputTransform | None, publish: PublishTask
 ) -> DataFrame:
     """What is done to the rows that tasks hand on, and their publication; the result is the tasks' reports.
 
     Args:
         handed_on: the rows, one partition per shard.
         projection: makes the operator's output of them; None: they are it.
-        tail: what follows the stage; None: nothing does.
+        output_transform: what follows the stage; None: nothing does.
         publish: stages the rows.
     """
     rows = projected(handed_on, projection, marked=publish.task.feeds_a_stage)
-    if tail is not None:
-        rows = tail.over(rows)
+    if output_transform is not None:
+        rows = output_transform.over(rows)
     # mapInArrow looks columns up by name and takes dots and backticks for syntax.
     return mapped_in_arrow(rows.toDF(*[f"c{place}" for place in range(len(rows.columns))]), publish, REPORT_SCHEMA)
 

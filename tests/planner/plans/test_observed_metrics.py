@@ -34,7 +34,7 @@ def test_a_call_counts_where_its_rows_come_first(both: MixedFrame) -> None:
     met = seen(one.select("k", "ts").union(other.select("k", "ts")), "met").dropDuplicates(["k", "ts"])
     job = job_of(seen(met, "out"))
     assert [[metrics.name for metrics in stage.observed] for stage in job.stages] == [["rows"], [], ["met"]]
-    assert job.tail is not None
+    assert job.output_transform is not None
     assert [metrics.name for metrics in job.observed] == ["rows", "met", "out"]
     twice = job_of(rows.where("v > 1").union(rows.where("v < 1")).dropDuplicates(["ts"]))
     assert [metrics.name for metrics in twice.observed] == ["rows"]

@@ -196,7 +196,7 @@ def test_what_follows_names_columns_by_their_frames(a: MixedFrame, b: MixedFrame
     assert job.output_schema.fieldNames() == ["k", "v", "w", "ts"]
     assert compiled(pairs.drop(F.col("b.k"))).output_schema.fieldNames() == ["k", "v", "ts", "w", "paid"]
     assert compiled(pairs).sink.schema.names == ["k", "v", "ts", "k", "w", "paid"]
-    assert compiled(a.join(b, "k")).tail is None, "one name each: nothing is done behind the stage"
+    assert compiled(a.join(b, "k")).output_transform is None, "one name each: nothing is done behind the stage"
     assert pairs.uid("pairs").columns == pairs.columns
 
 

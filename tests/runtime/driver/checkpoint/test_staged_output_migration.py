@@ -43,7 +43,7 @@ class Stage:
         self.schema = StructType([StructField(name, LongType()) for name in names])
         identities = tuple((f"what {name[0]} computes", name[0]) for name in names)
         self.operator = SimpleNamespace(output_schema=self.schema, output_identities=identities)
-        self.output_schema, self.tail = self.schema, None
+        self.output_schema, self.output_transform = self.schema, None
         function = (lambda rows, number: None) if format == "foreachBatch" else None
         path = str(folder / out) if format == "parquet" else None
         self.sink: Any = make_sink(SinkSpec(self.schema, format, path, foreach_batch=function, partition_by=by))

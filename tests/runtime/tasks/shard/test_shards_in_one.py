@@ -108,7 +108,7 @@ class Stage:
 
 
 SPARK: Any = SimpleNamespace(conf=SimpleNamespace(get=lambda name, default=None: default))
-MADE_OF: dict[str, Any] = {"spark": SPARK, "max_parallelism": 16, "feeds_a_stage": False, "tail": None}
+MADE_OF: dict[str, Any] = {"spark": SPARK, "max_parallelism": 16, "feeds_a_stage": False, "output_transform": None}
 REST = [HashExchange, ShardExchange, type(None)]
 
 
