@@ -160,8 +160,8 @@ def check_order_column(column: str | None, stage: KeyedStage, transform: OutputT
     if column is not None and transform is not None and transform.moves_rows and stage.output_key is None:
         raise OptionError(
             f"execution.sink.order-column = {column!r} does not go with {', '.join(transform.names)} behind the"
-            f" keyed stage {stage.uid}, for which Spark moves rows between tasks: their order is lost there; give the static side a"
-            " broadcast hint, F.broadcast(…), or have the processor yield a column that orders them",
+            f" keyed stage {stage.uid}, for which Spark moves rows between tasks: their order is lost there; give"
+            " the static side a broadcast hint, F.broadcast(…), or have the processor yield a column that orders them",
             code="MIXEDMODE_OPTION_CONFLICT",
         )
 

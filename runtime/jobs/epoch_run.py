@@ -10,7 +10,7 @@ from ...state.store.state_manifest import StateManifest
 from ..operators.contract import EpochSpec
 from ..tasks.shard.pass_pause import PassPause
 from ..tasks.shard.shard_task import ShardTask
-from .shard_placement import ShardPins
+from .shard_placement import ShardPlacement
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -26,7 +26,7 @@ class EpochRun:
     visited: tuple[int, ...]
     #: Works on the rows of each shard.
     task: ShardTask
-    pins: ShardPins | None
+    placement: ShardPlacement | None
     #: None: the epoch cannot be held between shards.
     pause: PassPause | None
     #: What Spark brings to the shards; None: nothing.

@@ -34,7 +34,7 @@ from .epoch_run import EpochRun
 from .output_transform_task import staged_rows
 from .report_collector import ReportCollector
 from .row_pass import RowPass
-from .shard_placement import ShardPins
+from .shard_placement import ShardPlacement
 from .stage_jobs import StageJobs
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ class EpochExecutor:
         self._pickled = cloudpickle.dumps(self.operator)
         self._columnar = None if self.runs_folder is None else self._scan_pass(ColumnarPass, self.runs_folder)
         self._row_pass = None if self.runs_folder is None else self._scan_pass(RowPass, self.runs_folder)
-        self._pins: ShardPins | None = None
-        self._can_pin: bool | None = None
+        self._placement: ShardPlacement | None = None
+        self._can_place: bool | None = None
         self._asking = threading.Lock()
         self.forget_shards()
 
@@ -100,12 +100,12 @@ class EpochExecutor:
         self.jobs = StageJobs(
             self.spark, self.operator, self.max_parallelism, self.feeds_a_stage, self.output_transform
         )
-        self._pins = None
+        self._placement = None
 
     def close(self) -> None:
         """Let go of what executors hold for this run."""
-        if self._pins is not None:
-            self._pins.close()
+        if self._placement is not None:
+            self._placement.close()
 
     def execute(
         self,
@@ -160,7 +160,7 @@ class EpochExecutor:
             manifests=manifests,
             visited=visited,
             task=task,
-            pins=self.pins_for(manifests),
+            placement=self.placement_for(manifests),
             pause=self.pause if pausable else None,
             rows=frame,
             input_rows=input_rows,
@@ -224,7 +224,7 @@ class EpochExecutor:
         collector = self._collector
 
         def collected(task: ShardTask) -> list[Row]:
-            jobs = self.jobs.of_epoch(rows, task, run.pins, in_place=run.in_place)
+            jobs = self.jobs.of_epoch(rows, task, run.placement, in_place=run.in_place)
             return collector.collected(jobs, run.observed, at_once=collector.at_once(task), pause=run.pause)
 
         return collector.completed(run.visited, run.task, collected, run.pause)
@@ -318,13 +318,13 @@ class EpochExecutor:
         Returns:
             The rows, and for each of their partitions its shard, or ``NO_SHARD``.
         """
-        pins = self.pins_for(manifests)
-        if pins is None:
+        placement = self.placement_for(manifests)
+        if placement is None:
             return self.spark.range(0, len(shards), 1, len(shards)), tuple(shards)
         partitions = tuple(shard if shard in shards else NO_SHARD for shard in range(len(manifests)))
-        return pins.of(shards), partitions
+        return placement.of(shards), partitions
 
-    def pins_for(self, manifests: Sequence[StateManifest]) -> ShardPins | None:
+    def placement_for(self, manifests: Sequence[StateManifest]) -> ShardPlacement | None:
         """What keeps shards in place, for the next job; None: they have no state yet, or there is no choice now.
 
         Args:
@@ -333,14 +333,14 @@ class EpochExecutor:
         if not any(manifest.files for manifest in manifests):
             return None
         with self._asking:  # an epoch may ask, and a compaction beside it
-            if self._can_pin is None:
-                self._can_pin = ShardPins.are_possible(self.spark)
-            if not self._can_pin:
+            if self._can_place is None:
+                self._can_place = ShardPlacement.are_possible(self.spark)
+            if not self._can_place:
                 return None
-            if self._pins is None or self._pins.parallelism != len(manifests):
+            if self._placement is None or self._placement.parallelism != len(manifests):
                 self.close()
-                self._pins = ShardPins(self.spark, self.operator.uid, len(manifests))
-            return self._pins if self._pins.have_choice() else None
+                self._placement = ShardPlacement(self.spark, self.operator.uid, len(manifests))
+            return self._placement if self._placement.have_choice() else None
 
     def is_first_pass(self, epoch: EpochSpec, manifests: Sequence[StateManifest]) -> bool:
         """Whether Spark alone does most of an epoch: there is no state, and no row can be late."""

@@ -35,7 +35,7 @@ from ..tasks.shard.shard_task import ShardTask
 from ..tasks.shard.shards_in_one import InOneTask
 from .executor import EpochExecutor, StageResult
 from .prepared_jobs import PreparedJob
-from .shard_placement import PIN_COLUMN, ShardPins
+from .shard_placement import PLACEMENT_COLUMN, ShardPlacement
 from .shuffle import HashExchange
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class FusedStage:
         manifests: committed state of every shard.
         inboxes: what goes to shards besides.
         sorter: who sorts.
-        pins: where the shards' local copies are, once :meth:`placed`; None: anywhere.
+        placement: where the shards' local copies are, once :meth:`placed`; None: anywhere.
         in_one: one task works on all shards, one after the other.
     """
 
@@ -63,17 +63,17 @@ class FusedStage:
     manifests: Sequence[StateManifest]
     inboxes: Mapping[int, ShardInbox]
     sorter: Literal["spark", "arrow"] = "spark"
-    pins: ShardPins | None = None
+    placement: ShardPlacement | None = None
     in_one: bool = False
 
     def placed(self) -> FusedStage:
         """The same, with the places of the shards of now."""
-        return replace(self, pins=self.stage.pins_for(self.manifests))
+        return replace(self, placement=self.stage.placement_for(self.manifests))
 
     @property
     def by_hash(self) -> bool:
         """Whether partitions are shards as Spark's aggregation by key leaves them; False: rows are moved by shard."""
-        if self.pins is not None or self.in_one:
+        if self.placement is not None or self.in_one:
             return False
         return HashExchange.is_possible(self.stage.operator, self.stage.max_parallelism, len(self.manifests))
 
@@ -87,22 +87,22 @@ class FusedStage:
 
     def can_be_in_one(self, frame: DataFrame) -> bool:
         """Whether one task may work on all of its shards; ``frame``: the rows of the epoch."""
-        is_possible = self.pins is None and InOneTask.is_possible(self.stage.operator, len(self.manifests))
+        is_possible = self.placement is None and InOneTask.is_possible(self.stage.operator, len(self.manifests))
         return is_possible and self.stage.jobs.has_few(frame)
 
     def in_shards(self, rows: DataFrame) -> DataFrame:
         """Rows in its shards, in order; ``rows``: its input."""
         if self.in_one:
             return self.stage.jobs.shard_rows.in_one_task(rows, self.task)
-        if self.pins is not None:
-            return self.stage.jobs.shard_rows.beside_pins(self.pins, rows, self.task)
+        if self.placement is not None:
+            return self.stage.jobs.shard_rows.beside_placement(self.placement, rows, self.task)
         return self.stage.jobs.shard_rows.in_shards(rows, self.task, by_hash=self.by_hash)
 
     def holds(self, spreads: Sequence[Spread]) -> bool:
         """Whether Spark's plan brings rows to its shards; ``spreads``: the exchanges below its function, from above."""
         if self.in_one:
             return not spreads
-        if self.pins is not None:  # what its rows are prepared with may have exchanges of its own
+        if self.placement is not None:  # what its rows are prepared with may have exchanges of its own
             return list(spreads[:1]) == [Spread(len(self.manifests), None, meets_beside=True)]
         keys = len(self.stage.operator.key_columns) if self.by_hash else None
         return list(spreads) == [Spread(len(self.manifests), keys)]
@@ -130,7 +130,7 @@ class FusedStages:
     _session: PrivateSession | None = field(init=False, default=None)
     #: Spark has not kept to a plan.
     _given_up: bool = field(init=False, default=False)
-    #: For which places of shards all that is: of each stage that of its pins; None: it has no pins.
+    #: For which places of shards all that is: of each stage its assignment; None: it has none.
     _assignments: tuple[int | None, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
@@ -153,7 +153,7 @@ class FusedStages:
             Exception: whatever a task has failed with.
         """
         first, second = first.placed(), second.placed()
-        assignments = tuple(None if part.pins is None else part.pins.assignment for part in (first, second))
+        assignments = tuple(None if part.placement is None else part.placement.assignment for part in (first, second))
         if assignments != self._assignments:  # executors have come or gone, which may be why it was given up
             self._assignments, self._session, self._given_up = assignments, None, False
             self._known.clear()
@@ -228,7 +228,7 @@ class FusedStages:
             return rows, (one, other)
 
         def holds(found: DataFrame) -> bool:
-            spreads = straight_spreads(found, PIN_COLUMN)
+            spreads = straight_spreads(found, PLACEMENT_COLUMN)
             # Nothing is moved above all functions, and below one that stages rows.
             nowhere = len(spreads) == functions + 1 and not any(spreads[:-2])
             return nowhere and second.holds(spreads[-2]) and first.holds(spreads[-1])
@@ -241,7 +241,7 @@ class FusedStages:
             takes_late_bound=self.first.operator.takes_late_bound,
             shape=shape,
             holds=holds,
-            beside=PIN_COLUMN,
+            beside=PLACEMENT_COLUMN,
         )
         return None if planned is None or planned.executed is None else planned
 

@@ -34,10 +34,10 @@ logger = logging.getLogger(__name__)
 
 _REDUCE_LOCALITY = "spark.shuffle.reduceLocality.enabled"
 #: The column of the shard's number.
-PIN_COLUMN = "__pin"
+PLACEMENT_COLUMN = "__pin"
 
 
-class ShardPins(ShardRouting):
+class ShardPlacement(ShardRouting):
     """One placed row for each shard.
 
     Args:
@@ -46,7 +46,7 @@ class ShardPins(ShardRouting):
         parallelism: number of shards.
     """
 
-    placed_by = PIN_COLUMN
+    placed_by = PLACEMENT_COLUMN
 
     def __init__(self, spark: SparkSession, stage: str, parallelism: int) -> None:
         self._stage = stage
@@ -61,7 +61,7 @@ class ShardPins(ShardRouting):
 
     @staticmethod
     def are_possible(spark: SparkSession) -> bool:
-        """True if there may be executors to choose from, and Spark lets the pins choose.
+        """True if there may be executors to choose from, and Spark lets us choose.
 
         In local mode there is only the driver.  Unless told otherwise Spark also prefers the executors that hold most
         of a task's shuffled input, which are any; the session cannot tell it, only the application's configuration.
@@ -92,22 +92,22 @@ class ShardPins(ShardRouting):
         return len(self._present) > 1 and self._rows is not None
 
     def beside(self, rows: DataFrame, shard_column: str) -> DataFrame:
-        """``rows`` where the pins are; a shard without rows gets one that is null in every column.
+        """``rows`` where their shards are placed; a shard without rows gets one that is null in every column.
 
         Args:
             rows: made of an adopted frame, distributed with ``repartitionById(parallelism, shard_column)``.
             shard_column: the column of the shard's number; the result has it no longer.
         """
-        joined = self._placed.hint("shuffle_hash").join(rows, F.col(PIN_COLUMN) == F.col(shard_column), "left")
-        return joined.drop(PIN_COLUMN, shard_column)
+        joined = self._placed.hint("shuffle_hash").join(rows, F.col(PLACEMENT_COLUMN) == F.col(shard_column), "left")
+        return joined.drop(PLACEMENT_COLUMN, shard_column)
 
     def of(self, shards: Collection[int]) -> DataFrame:
-        """The pins of some shards; the other partitions are there, and empty."""
-        return self._placed.where(f"{PIN_COLUMN} IN ({', '.join(map(str, shards))})")
+        """The placed rows of some shards; the other partitions are there, and empty."""
+        return self._placed.where(f"{PLACEMENT_COLUMN} IN ({', '.join(map(str, shards))})")
 
     def holds(self, job: DataFrame) -> bool:
-        """True if Spark's plan leaves the pins where they are: there is no exchange above their rows."""
-        above, found, _ = executed_text(job).partition(f"ExistingRDD[{PIN_COLUMN}#")
+        """True if Spark's plan leaves the placed rows where they are: there is no exchange above their rows."""
+        above, found, _ = executed_text(job).partition(f"ExistingRDD[{PLACEMENT_COLUMN}#")
         return bool(found) and "Exchange" not in above
 
     def close(self) -> None:
@@ -132,7 +132,7 @@ class ShardPins(ShardRouting):
             logger.info("shards %s of stage %s move; there are %d executors", moved, self._stage, len(self._present))
         old = self._rows
         try:
-            self._rows = PlacedNumbers.of(self._session.session, PIN_COLUMN, wanted)
+            self._rows = PlacedNumbers.of(self._session.session, PLACEMENT_COLUMN, wanted)
             self.assignment += 1
             if old is not None:
                 old.close()

@@ -12,7 +12,7 @@ from ..operators.arrival_order import arrival_columns
 from ..operators.contract import EpochSpec, KeyedOperator
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ..tasks.shard.shard_task import ShardTask
-from .shard_placement import ShardPins
+from .shard_placement import ShardPlacement
 from .shuffle import SHARD_COLUMN, exchanged_by_shard, with_key_group
 
 if TYPE_CHECKING:
@@ -61,17 +61,17 @@ class ShardRows:
         prepared, order = few
         return self._sorted(with_key_group(prepared, self.operator, self.max_parallelism), order)
 
-    def beside_pins(self, pins: ShardPins, rows: DataFrame, task: ShardTask) -> DataFrame:
+    def beside_placement(self, placement: ShardPlacement, rows: DataFrame, task: ShardTask) -> DataFrame:
         """As :meth:`in_shards`, where the shards' local copies are.
 
         Args:
-            pins: say where that is.
+            placement: say where that is.
             rows: the input, of a session without adaptive execution.
             task: works on them.
         """
         rows = self._prepared(rows, task.epoch)
         rows = exchanged_by_shard(rows, self.max_parallelism, len(task.manifests), keep_shard=True)
-        return self.in_order(pins.beside(rows, SHARD_COLUMN), task)
+        return self.in_order(placement.beside(rows, SHARD_COLUMN), task)
 
     def in_order(self, rows: DataFrame, task: ShardTask) -> DataFrame:
         """Rows of shards sorted by Spark, unless the task does it."""

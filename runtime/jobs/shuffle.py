@@ -15,7 +15,7 @@ the next one: Spark is told which partition of a hash partitioning each file is,
 :class:`JoinedInShards` is for both sides of a join that Spark makes: they are exchanged once, and what comes of them
 stays where it is.
 
-Two more are elsewhere: :class:`~.shard_placement.ShardPins` moves rows to where their shards' local copies are, and
+Two more are elsewhere: :class:`~.shard_placement.ShardPlacement` moves rows where their shards' local copies are, and
 :class:`~..tasks.shard.shards_in_one.InOneTask` has one task do all shards of a small epoch.
 
 Spark's partitioning is not ours to decide.  So ``holds`` looks at the plan that Spark made, and the

@@ -21,7 +21,7 @@ from ..tasks.shard.shard_routing import ShardRouting
 from ..tasks.shard.shard_task import ShardTask
 from ..tasks.shard.shards_in_one import InOneTask
 from .prepared_jobs import ExecutedJob, PreparedJobs
-from .shard_placement import ShardPins
+from .shard_placement import ShardPlacement
 from .shard_rows import ShardRows
 from .shuffle import (
     HashExchange,
@@ -93,14 +93,14 @@ class StageJobs:
         return None if self.output_transform is None else self.output_transform.row_schema
 
     def of_epoch(
-        self, frame: DataFrame, task: ShardTask, pins: ShardPins | None, *, in_place: bool
+        self, frame: DataFrame, task: ShardTask, placement: ShardPlacement | None, *, in_place: bool
     ) -> Iterator[DataFrame | ExecutedJob]:
         """The job that brings an epoch's rows to their shards and runs the task on them.
 
         Args:
             frame: the rows.
             task: works on the rows of each shard.
-            pins: where the shards' local copies are; None: anywhere.
+            placement: where the shards' local copies are; None: anywhere.
             in_place: the rows are in their shards already, if Spark leaves them there.
 
         Yields:
@@ -109,11 +109,13 @@ class StageJobs:
         """
         parallelism, without = len(task.manifests), {shard for shard, _ in task.finished}
         own_session = self._has_own_session(task)
-        if pins is not None and task.epoch.style == "random" and own_session:
-            job = self._planned_once(pins, frame, task, lambda rows: self.shard_rows.beside_pins(pins, rows, task))
+        if placement is not None and task.epoch.style == "random" and own_session:
+            job = self._planned_once(
+                placement, frame, task, lambda rows: self.shard_rows.beside_placement(placement, rows, task)
+            )
             if job is not None:
                 yield job
-        if own_session and not without and not in_place and pins is None and self._fits_one_task(frame, task):
+        if own_session and not without and not in_place and placement is None and self._fits_one_task(frame, task):
             one = self._in_one = self._in_one or InOneTask(self.spark)
             whole = replace(task, in_one=True)
             once = self._planned_once(one, frame, whole, lambda rows: self.shard_rows.in_one_task(rows, whole))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from mixedmode.runtime.jobs import shard_placement
-from mixedmode.runtime.jobs.shard_placement import ShardPins
+from mixedmode.runtime.jobs.shard_placement import ShardPlacement
 
 
 @pytest.mark.parametrize(
@@ -29,5 +29,5 @@ def test_only_a_cluster_is_told_what_shards_need(
     context = SimpleNamespace(master=master, getConf=lambda: {"spark.shuffle.reduceLocality.enabled": setting})
     spark: Any = SimpleNamespace(sparkContext=context)
     with caplog.at_level(logging.WARNING, shard_placement.__name__):
-        assert ShardPins.are_possible(spark) is possible
+        assert ShardPlacement.are_possible(spark) is possible
     assert len(caplog.records) == warned

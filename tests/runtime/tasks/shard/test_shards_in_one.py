@@ -14,7 +14,7 @@ from mixedmode.errors import MisplacedRowsError, MixedModeError
 from mixedmode.runtime.connectors.output_place import OutputPlace
 from mixedmode.runtime.jobs import stage_jobs
 from mixedmode.runtime.jobs.executor import EpochExecutor
-from mixedmode.runtime.jobs.shard_placement import ShardPins
+from mixedmode.runtime.jobs.shard_placement import ShardPlacement
 from mixedmode.runtime.jobs.shard_rows import ShardRows
 from mixedmode.runtime.jobs.shuffle import HashExchange, ShardExchange
 from mixedmode.runtime.jobs.stage_jobs import StageJobs
@@ -93,14 +93,14 @@ class Stage:
         monkeypatch.setattr(StageJobs, "_job", lambda jobs, rows, task: (None, task))
         monkeypatch.setattr(ShardRows, "in_shards", lambda made, rows, task, by_hash: rows)
 
-    def ways(self, shards: int = 2, style: Any = "random", pins: Any = None, **changes: Any) -> list[type]:
+    def ways(self, shards: int = 2, style: Any = "random", placement: Any = None, **changes: Any) -> list[type]:
         """In order; the next one is for when Spark has not kept to the plan of one."""
         epoch = EpochSpec(1, style, MIN_WATERMARK, MIN_WATERMARK, MIN_WATERMARK, 0, MIN_WATERMARK)
         manifests: Any = PackedManifests([StateManifest(groups) for groups in shard_ranges(shards, 16)])
         local, numbers = fs.LocalFileSystem(), tuple(range(shards))
         place = OutputPlace(local, None)
         task = ShardTask("job", "run", epoch, b"", manifests, numbers, local, "", place, None, 0, **changes)
-        found = list(self.jobs.of_epoch(cast(Any, None), task, pins, in_place=False))
+        found = list(self.jobs.of_epoch(cast(Any, None), task, placement, in_place=False))
         for way, planned in cast(Any, found):
             assert planned.in_one is isinstance(way, InOneTask)
             assert not planned.in_one or planned.shards == numbers
@@ -148,8 +148,8 @@ def test_shards_that_were_dealt_anew_are_counted_anew(monkeypatch: pytest.Monkey
 def test_shards_that_are_kept_on_several_executors_stay_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has a task where its local copy is, however few rows there are; so it is if those were misplaced."""
     stage = Stage(monkeypatch)
-    pins = ShardPins.__new__(ShardPins)
-    assert stage.ways(pins=pins) == [ShardPins, *REST]
+    placement = ShardPlacement.__new__(ShardPlacement)
+    assert stage.ways(placement=placement) == [ShardPlacement, *REST]
     stage.jobs.note_misplaced(RuntimeError("they are elsewhere"))
     assert stage.ways() == REST[1:]
 
