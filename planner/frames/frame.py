@@ -43,7 +43,7 @@ from ..stages.stateless import plan_stateless, through_stages
 from .column_access import ColumnAccess
 from .grouped import MixedGroupedData
 from .joining import columns_explained
-from .stateless import ColumnOrName
+from .stateless.mapped_rows import ColumnOrName
 from .transformed import transformed
 from .views import ViewedFrame
 from .writer import MixedStreamWriter

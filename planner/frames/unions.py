@@ -15,7 +15,7 @@ from ..inputs.input_checks import check_inputs
 from ..inputs.inputs import Inputs
 from ..inputs.schemas import find_column, quoted
 from ..inputs.spark_watermark import take_over_watermark
-from .stateless import StatelessFrame
+from .stateless.frame import StatelessFrame
 
 if TYPE_CHECKING:
     from typing_extensions import Self

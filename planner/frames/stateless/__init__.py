@@ -1,0 +1,1 @@
+"""Operations of ``DataFrame`` that keep no state, by what they do."""
