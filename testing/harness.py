@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any
@@ -13,34 +10,16 @@ from typing import Any
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
-from ..errors import PlanError, QueryError
-from ..runtime.driver.clocks import processing_time
+from ..errors import PlanError
 from ..runtime.driver.epochs.epoch_specs import OBSERVED
-from ..runtime.driver.epochs.source_rows import SourceRows
 from ..runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..runtime.protocols.operator_events.coordinator import OperatorCoordinator
-from ..runtime.protocols.operator_events.event_codec import decode, types_by_name
-from ..runtime.spec import Phase
-from .harness_arguments import HarnessArguments, OptionValue, harness_arguments
+from .harness_arguments import OptionValue, harness_arguments
+from .harness_run import BACKLOG, LIVE, Event, HarnessRun
 from .input_splits import BEFORE_THE_END, InputSplit, check_same, input_splits
-from .local_job import LocalJob
 from .local_stage import UID
-from .row_tables import GivenRow, GivenRows, Output, moment_ms, plain_rows, rows_of
+from .row_tables import GivenRow, GivenRows, Output, moment_ms, plain_rows
 from .state_methods import StateMethods
-from .user_errors import as_raised
-
-_BACKLOG = Phase(kind="backlog", reason="a test", style="sorted")
-_LIVE = Phase(kind="live", reason="a test")
-#: So often the clock may find something due at one and the same time: more is a timer that registers itself for ever.
-_MOST_TICKS = 1000
-
-
-@dataclass(frozen=True)
-class Event:
-    """An event that a processor has sent to its coordinator."""
-
-    shard: int
-    event: Any
 
 
 class Harness(StateMethods):
@@ -99,7 +78,7 @@ class Harness(StateMethods):
         processing_time: int | datetime = 0,
         time_zone: str | None = None,
     ) -> None:
-        self._open(
+        self._run = HarnessRun(
             harness_arguments(
                 processor,
                 key,
@@ -119,39 +98,11 @@ class Harness(StateMethods):
             )
         )
 
-    def _open(self, asked: HarnessArguments) -> None:
-        self._asked, self._now_ms = asked, asked.start_ms
-        self._folder = tempfile.TemporaryDirectory(prefix="mixedmode-harness-", ignore_cleanup_errors=True)
-        self._switched = self._ended = False
-        self._late = 0
-        #: What the processor has sent to its coordinator, in order; from a backlog it arrives at the switch.
-        self.events: list[Event] = []
-        settings = asked.settings
-        with as_raised(), processing_time(lambda: self._now_ms):
-            self._job = LocalJob(
-                self._folder.name,
-                [asked.stage.spec(settings)],
-                {UID: asked.stage.prepared},
-                settings.model_copy(update={"max_parallelism": asked.stage.max_parallelism}),
-                shards=asked.shards,
-                inputs=asked.stage.inputs,
-                told=self._told,
-            )
-
     def _another(self) -> Harness:
         """A harness that has seen nothing yet."""
         made: Harness = object.__new__(Harness)
-        made._open(self._asked)
+        made._run = HarnessRun(self._run.arguments)
         return made
-
-    def _told(self, fact: Any) -> None:
-        coordinator = self._asked.stage.coordinator
-        types = () if coordinator is None else coordinator.eventTypes
-        known = types_by_name(types, type(coordinator).__name__)
-        for stage in fact.stages:
-            for report in stage.reports:
-                self._late += report.counters.rows_late
-                self.events += [Event(report.shard, decode(text, known)) for text in report.events]
 
     # -- rows and time -------------------------------------------------------------------------------------------------
 
@@ -170,20 +121,20 @@ class Harness(StateMethods):
         Returns:
             The rows that the processor yields, key after key.
         """
-        first = self._job.state.epoch == 0 and not self._switched
-        with self._epoch("backlog") as epochs:
-            source = self._source(rows, right, "backlog()")
-            if self._asked.settings.runtime_mode == "batch":
-                epochs.sorted_pass(_BACKLOG, source, MAX_WATERMARK, at_end=True)
-                self._ended = True
+        first = self._run.job.state.epoch == 0 and not self._run.switched
+        with self._run.epoch("backlog") as epochs:
+            source = self._run.source(rows, right, "backlog()")
+            if self._run.arguments.settings.runtime_mode == "batch":
+                epochs.sorted_pass(BACKLOG, source, MAX_WATERMARK, at_end=True)
+                self._run.ended = True
             elif first:
-                is_max = self._asked.final_watermark == "max"
-                epochs.sorted_pass(_BACKLOG, source, MAX_WATERMARK if is_max else OBSERVED)
+                is_max = self._run.arguments.final_watermark == "max"
+                epochs.sorted_pass(BACKLOG, source, MAX_WATERMARK if is_max else OBSERVED)
             else:
-                epochs.sorted_pass(_LIVE, source, OBSERVED, drop_late=True)
-            self._switch()
-            self._job.events.hand_over()
-        return self._output()
+                epochs.sorted_pass(LIVE, source, OBSERVED, drop_late=True)
+            self._run.switch()
+            self._run.job.events.hand_over()
+        return self._run.output()
 
     def push(
         self,
@@ -206,21 +157,21 @@ class Harness(StateMethods):
         Returns:
             The rows that the processor yields.
         """
-        with self._epoch("push") as epochs:
-            self._switch()
-            epochs.streaming_epoch(_LIVE, self._source(rows, right, "push()"))
+        with self._run.epoch("push") as epochs:
+            self._run.switch()
+            epochs.streaming_epoch(LIVE, self._run.source(rows, right, "push()"))
             if settle:
-                self._settle()
-        return self._output()
+                self._run.settle()
+        return self._run.output()
 
     def settle(self) -> Output:
         """Fires what is due and delivers events, without new rows, as micro-batches of Spark without data do:
         ``harness.settle()``.
         """
-        with self._epoch("settle"):
-            self._switch()
-            self._settle()
-        return self._output()
+        with self._run.epoch("settle"):
+            self._run.switch()
+            self._run.settle()
+        return self._run.output()
 
     def set_watermark(self, watermark: int | datetime) -> Output:
         """Moves the watermark, as a later row of another key would; everything that is due fires.
@@ -233,18 +184,18 @@ class Harness(StateMethods):
         Raises:
             PlanError: the time mode is not eventTime, or the watermark would go back.
         """
-        if self._asked.stage.time_mode != "eventTime":
-            raise PlanError(f"set_watermark() needs time_mode eventTime, it is {self._asked.stage.time_mode}")
+        if self._run.arguments.stage.time_mode != "eventTime":
+            raise PlanError(f"set_watermark() needs time_mode eventTime, it is {self._run.arguments.stage.time_mode}")
         to_ms = moment_ms(watermark, "set_watermark()")
-        tracker = self._job.state.stages[UID].watermark
+        tracker = self._run.job.state.stages[UID].watermark
         if to_ms <= max(tracker.current_ms, tracker.would_reach(None)):
             raise PlanError(f"set_watermark({watermark!r}): it must go forwards, and is {tracker.current_ms}")
-        with self._epoch("set_watermark"):
-            self._switch()
+        with self._run.epoch("set_watermark"):
+            self._run.switch()
             for one in tracker.inputs.values():
                 one.see(to_ms + one.delay_ms)
-            self._settle()
-        return self._output()
+            self._run.settle()
+        return self._run.output()
 
     def set_processing_time(self, now: int | datetime) -> Output:
         """Moves the clock; everything that is due fires, and expired state (TTL) is removed.
@@ -258,26 +209,26 @@ class Harness(StateMethods):
             PlanError: the clock would go back.
         """
         to_ms = moment_ms(now, "set_processing_time()")
-        if to_ms < self._now_ms:
-            raise PlanError(f"set_processing_time({now!r}): it must go forwards, and is {self._now_ms}")
-        with self._epoch("set_processing_time"):
-            self._switch()
-            self._now_ms = to_ms
-            self._settle()
-        return self._output()
+        if to_ms < self._run.now_ms:
+            raise PlanError(f"set_processing_time({now!r}): it must go forwards, and is {self._run.now_ms}")
+        with self._run.epoch("set_processing_time"):
+            self._run.switch()
+            self._run.now_ms = to_ms
+            self._run.settle()
+        return self._run.output()
 
     def end(self) -> Output:
         """Ends all input: event-time timers fire, then ``endInput()`` and ``finish()`` run: ``harness.end()``."""
-        with self._epoch("end") as epochs:
-            self._switch()
-            self._job.events.hand_over()
-            state = self._job.state
+        with self._run.epoch("end") as epochs:
+            self._run.switch()
+            self._run.job.events.hand_over()
+            state = self._run.job.state
             state.stages[UID].watermark.end_of_input()
-            epochs.fire_all(_LIVE, UID)
-            epochs.finish_operators(_LIVE, UID)
+            epochs.fire_all(LIVE, UID)
+            epochs.finish_operators(LIVE, UID)
             state.stages[UID].finished = state.finished = True
-            self._ended = True
-        return self._output()
+            self._run.ended = True
+        return self._run.output()
 
     def restart(self, shards: int | None = None) -> None:
         """Continues from a checkpoint as a new process would; the coordinator continues from its ``restore``.
@@ -290,65 +241,37 @@ class Harness(StateMethods):
         Raises:
             PlanError: the state cannot have that many shards.
         """
-        held = self._asked.stage.max_parallelism
+        held = self._run.arguments.stage.max_parallelism
         if shards is not None and not 1 <= shards <= held:
             raise PlanError(f"restart(shards={shards}): this state can be dealt to 1 to {held}; make it with more")
-        with self._epoch("restart"):
-            self._job.restart(shards or len(self._job.state.stages[UID].shards))
-
-    @contextmanager
-    def _epoch(self, what: str) -> Iterator[Any]:
-        __tracebackhide__ = True  # of no interest to whoever reads what pytest shows
-        if self._ended:
-            raise QueryError(f"{what}(): the input has ended; make another Harness")
-        with as_raised(), processing_time(lambda: self._now_ms):
-            yield self._job.epochs
-
-    def _source(self, rows: Any, right: Any, what: str) -> SourceRows:
-        given = [(0, row) for row in plain_rows(rows, what)]
-        others = [(1, row) for row in plain_rows(right, f"right of {what}")]
-        if others and not self._asked.stage.is_cogroup:
-            raise PlanError(f"{what} got rows of a second input, but schema names one; give it a pair")
-        return self._source_of([*given, *others], what)
-
-    def _source_of(self, rows: Sequence[tuple[int, GivenRow]], what: str) -> SourceRows:
-        frame: Any = self._asked.stage.frame(rows, what)
-        return SourceRows(lives=({0: frame},))
-
-    def _switch(self) -> None:
-        """No input is in backlog any more."""
-        self._switched = True
-        for name in self._job.state.sources:
-            self._job.state.set_source(name, is_backlog=False)
-
-    def _settle(self) -> None:
-        epochs = self._job.epochs
-        epochs.send_events(_LIVE)
-        for _ in range(_MOST_TICKS):
-            if not epochs.tick(_LIVE, self._now_ms, idle=True):
-                return
-        raise QueryError(f"after {_MOST_TICKS} epochs something is still due: a timer registers another one each time")
-
-    def _output(self) -> Output:
-        return rows_of(self._job.pending(), self._asked.stage.output)
+        with self._run.epoch("restart"):
+            self._run.job.restart(shards or len(self._run.job.state.stages[UID].shards))
 
     # -- what there is -------------------------------------------------------------------------------------------------
 
     @property
+    def events(self) -> list[Event]:
+        """What the processor has sent to its coordinator, in order; from a backlog it arrives at the switch.
+
+        Example: ``assert harness.events[0].event == "full"``
+        """
+        return self._run.events
+
+    @property
     def watermark(self) -> int | None:
         """The watermark in milliseconds; None if there is none yet: ``harness.watermark``."""
-        now_ms = self._job.state.stages[UID].watermark.current_ms
+        now_ms = self._run.job.state.stages[UID].watermark.current_ms
         return None if now_ms == MIN_WATERMARK else now_ms
 
     @property
     def processing_time(self) -> int:
         """The clock, in milliseconds: ``harness.processing_time``."""
-        return self._now_ms
+        return self._run.now_ms
 
     @property
     def late_rows(self) -> int:
         """The number of late rows that were dropped so far: ``assert harness.late_rows == 0``."""
-        return self._late
+        return self._run.late
 
     # -- comparisons ---------------------------------------------------------------------------------------------------
 
@@ -379,12 +302,12 @@ class Harness(StateMethods):
         Raises:
             AssertionError: two ways differ; the message says how they cut, what differs, and the seed.
         """
-        stage = self._asked.stage
+        stage = self._run.arguments.stage
         given = [(0, row) for row in plain_rows(rows, "assert_same_results()")]
         given += [(1, row) for row in plain_rows(right, "right of assert_same_results()")]
-        self._source_of(given, "assert_same_results()")
+        self._run.source_of(given, "assert_same_results()")
         times = stage.event_times(given)
-        is_observed = self._asked.settings.final_watermark != "max" or stage.time_mode != "eventTime"
+        is_observed = self._run.arguments.settings.final_watermark != "max" or stage.time_mode != "eventTime"
         found = []
         for split in input_splits(times, cuts, seed, stage.delay_ms if out_of_order else 0):
             with self._another() as another:
@@ -402,14 +325,14 @@ class Harness(StateMethods):
             if is_backlog:
                 output += self.backlog(left, right)
             elif some:
-                with self._epoch(what) as epochs:
-                    self._switch()
-                    epochs.streaming_epoch(_LIVE, self._source_of(some, what))
-                output += self._output()
-            if number in split.restarts_behind and not self._ended:
+                with self._run.epoch(what) as epochs:
+                    self._run.switch()
+                    epochs.streaming_epoch(LIVE, self._run.source_of(some, what))
+                output += self._run.output()
+            if number in split.restarts_behind and not self._run.ended:
                 self.restart()
         found: dict[str, Any] = {}
-        if not self._ended:
+        if not self._run.ended:
             output += self.settle()
             if whole:
                 found = {
@@ -424,8 +347,8 @@ class Harness(StateMethods):
 
     def close(self) -> None:
         """Removes the files of the harness; a ``with`` block and garbage collection do so, too: ``harness.close()``."""
-        self._job.close()
-        self._folder.cleanup()
+        self._run.job.close()
+        self._run.folder.cleanup()
 
     def __enter__(self) -> Harness:
         return self

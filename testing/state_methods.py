@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..errors import PlanError
-from .harness_arguments import HarnessArguments
-from .local_job import LocalJob
+from .harness_run import HarnessRun
 from .state_view import StateView
 
 
@@ -25,17 +24,15 @@ class Timer:
 class StateMethods:
     """The state and the timers of each key in a harness."""
 
-    _asked: HarnessArguments
-    _job: LocalJob
-    _now_ms: int
+    _run: HarnessRun
 
     def timers(self, key: object = ...) -> list[Timer]:
         """The waiting timers by time, of all keys or of one: ``harness.timers("N1")``."""
         found = [Timer(held, at_ms) for held, at_ms in self._view.timers()]
         if key is ...:
             return found
-        wanted = self._asked.stage.identify(key)
-        return [timer for timer in found if self._asked.stage.identify(timer.key) == wanted]
+        wanted = self._run.arguments.stage.identify(key)
+        return [timer for timer in found if self._run.arguments.stage.identify(timer.key) == wanted]
 
     def state(self, name: str) -> dict[Any, Any]:
         """The content of a state variable by key: a value, a list of values, or a dict.
@@ -113,9 +110,9 @@ class StateMethods:
 
     @property
     def _view(self) -> StateView:
-        return StateView(self._job, self._asked.stage, self._now_ms)
+        return StateView(self._run.job, self._run.arguments.stage, self._run.now_ms)
 
     def _change(self, name: str, kind: Literal["value", "list", "map"], key: object, value: Any) -> None:
-        if self._job.state.epoch == 0 and self._asked.stage.initial is not None:
+        if self._run.job.state.epoch == 0 and self._run.arguments.stage.initial is not None:
             raise PlanError(f"state {name!r} cannot be changed before the first rows: they bring the initial state")
         self._view.change(name, kind, key, value)

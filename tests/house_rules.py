@@ -61,7 +61,6 @@ METHODS_IN_A_CLASS = 20
 #: of ``planner/frames`` and ``testing`` have a method for each of Spark's, or of what a user does with a job.
 LARGER = {
     "runtime/driver/checkpoint/checkpoint_coordinator.py": 470,
-    "testing/harness.py": 440,
     "planner/frames/frame.py MixedFrame": 27,
     "planner/frames/writer.py MixedStreamWriter": 25,
     "runtime/connectors/sinks/base.py Sink": 24,
@@ -71,7 +70,6 @@ LARGER = {
     "runtime/protocols/operator_events/coordinator_holder.py CoordinatorHolder": 22,
     "state/backend/keyed.py KeyedState": 22,
     "state/backend/sorted_pass.py BatchKeyedState": 29,
-    "testing/harness.py Harness": 25,
 }
 #: Where users and other rooms come in: whatever takes three arguments or more says what they are, and what it raises.
 DOCUMENTED = (
