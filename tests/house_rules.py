@@ -60,11 +60,9 @@ METHODS_IN_A_CLASS = 20
 #: Files and classes that are larger and have to be taken apart yet, with the most that they may have meanwhile.  Those
 #: of ``planner/frames`` and ``testing`` have a method for each of Spark's, or of what a user does with a job.
 LARGER = {
-    "runtime/driver/checkpoint/checkpoint_coordinator.py": 470,
     "planner/frames/frame.py MixedFrame": 27,
     "planner/frames/writer.py MixedStreamWriter": 25,
     "runtime/connectors/sinks/base.py Sink": 24,
-    "runtime/driver/checkpoint/checkpoint_coordinator.py CheckpointCoordinator": 24,
     "runtime/operators/contract.py KeyedOperator": 22,
     "runtime/protocols/lifecycle/job.py JobLifecycle": 21,
     "runtime/protocols/operator_events/coordinator_holder.py CoordinatorHolder": 22,

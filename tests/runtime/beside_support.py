@@ -106,16 +106,16 @@ class Checkpointed(Job):
         self.epochs.store = self.store
         self.beside.clear()
         self.tasks = TaskWorker(lifecycle_of(self.spec, state))
-        owners = CheckpointServices(self.spec, self.store, mock.Mock(), self.events, {}, cast(Any, Compactor(self)))
+        services = CheckpointServices(self.spec, self.store, mock.Mock(), self.events, {}, cast(Any, Compactor(self)))
         self.scheduler = CheckpointScheduler(1 << 60, 0, 0, 0, frozenset(state.sources))
         self.coordinator = CheckpointCoordinator(
-            owners=owners,
+            services=services,
             scheduler=self.scheduler,
             state=state,
             tasks=self.tasks,
             stage_result=lambda: None,
             beside=self._do,
-            housekeeping=Housekeeping(owners, state, self._do),
+            housekeeping=Housekeeping(services, state, self._do),
             tell=lambda report: self.outcomes.append(f"{report.checkpoint_id} complete"),
             tell_failed=lambda failed: self.outcomes.append(f"{failed.checkpoint_id} {failed.outcome}"),
         )

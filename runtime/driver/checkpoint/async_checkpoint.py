@@ -68,11 +68,11 @@ class PendingCheckpoint:
 
     Args:
         cut: what it holds.
-        owners: whom it asks.
+        services: whom it asks.
     """
 
     cut: CheckpointSnapshot
-    owners: CheckpointServices
+    services: CheckpointServices
     #: None: the checkpoint is not there.
     metadata: CheckpointMetadata | None = None
     failure: BaseException | None = None
@@ -95,11 +95,11 @@ class PendingCheckpoint:
 
     def _write(self) -> None:
         """Write ``_metadata``."""
-        owners, store = self.owners, self.owners.store
-        owners.lease.check(look=True)
-        metadata = self.cut.to_metadata(with_state=owners.job.keeps_state)
+        services, store = self.services, self.services.store
+        services.lease.check(look=True)
+        metadata = self.cut.to_metadata(with_state=services.job.keeps_state)
         failpoint("events-stored")
-        if owners.failed.is_set():
+        if services.failed.is_set():
             raise CheckpointAbandoned("the query has failed before it was complete")
         store.write(metadata)
         self.metadata = metadata
@@ -107,12 +107,12 @@ class PendingCheckpoint:
 
     def _show(self) -> None:
         """It counts: coordinators' events go on their way, and the sink shows its rows."""
-        owners, store = self.owners, self.owners.store
+        services, store = self.services, self.services.store
         assert self.metadata is not None, "it is written first"
         failpoint("checkpoint-after-metadata")
-        owners.events.complete(self.cut.number)
+        services.events.complete(self.cut.number)
         failpoint("events-opened")
         store.guard()
         store.discard_backlog()  # it is in the checkpoint now
-        commit_transaction(owners.job, store, self.metadata, is_new=True)
+        commit_transaction(services.job, store, self.metadata, is_new=True)
         self.laps.mark("commit")

@@ -1,10 +1,9 @@
 """Takes checkpoints: the one place where a checkpoint happens, from its trigger to the news of how it went.
 
-1. :meth:`~CheckpointCoordinator.cut`, under the turn: every task takes part, the gateways of the coordinators close,
-   and all that the checkpoint holds is frozen.
+1. :mod:`.checkpoint_cut`, under the turn: every task takes part, the gateways of the coordinators close, and all that
+   the checkpoint holds is frozen.
 2. :class:`~.async_checkpoint.PendingCheckpoint`, beside the epochs: ``_metadata`` is written.  From here on it counts;
-what fails
-   before may be tolerated, and leaves everything as it was.  Gateways open, the sink commits.
+   what fails before may be tolerated, and leaves everything as it was.  Gateways open, the sink commits.
 3. Under the turn again, between two epochs: the job's state, its tasks and its users learn how it went.
 4. :class:`~.housekeeping.Housekeeping`, beside the epochs and the next checkpoints: older checkpoints and files that
    nothing names are removed, and state files compacted.
@@ -20,12 +19,12 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from ....errors import CheckpointError
 from ...checkpoints.corruption import explain_corruption
 from ...checkpoints.lease.driver_lease import LocationLost
-from ...checkpoints.metadata import CheckpointMetadata, SparkPosition, WantedSavepoint
+from ...checkpoints.metadata import CheckpointMetadata, WantedSavepoint
 from ...connectors.sources.live_query import Stopped
 from ...jvm.spark_errors import what_happened
 from ...metrics.events.events import CheckpointCompleted, CheckpointFailed
@@ -34,23 +33,14 @@ from ...protocols.checkpoint_scheduler import CheckpointScheduler
 from ...protocols.lifecycle.work import TaskWorker
 from ...support.failpoints import failpoint
 from ..clocks import clock_ms
-from ..coordinators.task_graph import stage_task
 from ..state.job_state import CheckpointSnapshot, JobState
 from .async_checkpoint import CheckpointAbandoned, CheckpointServices, PendingCheckpoint
+from .checkpoint_cut import Declined, frozen_state, take_part
+from .checkpoint_reports import CheckpointReports
 from .checkpoint_thread import wait_unless_given_up
 from .housekeeping import Housekeeping
 
-if TYPE_CHECKING:
-    from ....state.store.compaction import StateRewrite
-
-#: The trigger of a checkpoint that is taken to be written as a savepoint.
-SAVEPOINT = "savepoint"
-
 logger = logging.getLogger(__name__)
-
-
-class Declined(CheckpointError):
-    """A task does not take part in a checkpoint."""
 
 
 @dataclass
@@ -58,7 +48,7 @@ class CheckpointCoordinator:
     """Runs the checkpoint protocol for one job; every method is called under the turn of its run.
 
     Args:
-        owners: whom the completion of a checkpoint asks.
+        services: whom the completion of a checkpoint asks.
         scheduler: says when they are due.
         state: what they are taken of.
         tasks: the lifecycle of the job's tasks, and the work that it asks for.
@@ -70,7 +60,7 @@ class CheckpointCoordinator:
         beside_and_wait: as ``beside``, and returns when it is done.
     """
 
-    owners: CheckpointServices
+    services: CheckpointServices
     scheduler: CheckpointScheduler
     state: JobState
     tasks: TaskWorker
@@ -90,13 +80,11 @@ class CheckpointCoordinator:
     _epoch: int = field(init=False)
     #: How many shards each stage has in it.
     _shards: Mapping[str, int] = field(init=False)
-    _last_files: frozenset[str] = field(init=False)
+    _reports: CheckpointReports = field(init=False)
 
     def __post_init__(self) -> None:
         self._epoch, self._shards = self.state.epoch, self.state.parallelism
-        self._last_files = frozenset(
-            file.name for stage in self.state.stages.values() for manifest in stage.manifests for file in manifest.files
-        )
+        self._reports = CheckpointReports(self.state)
 
     # -- when --------------------------------------------------------------------------------------------------------
 
@@ -130,7 +118,7 @@ class CheckpointCoordinator:
             CheckpointError: as of :meth:`look`.
         """
         self.look()
-        one, most = self._in_flight, self.owners.job.settings.max_pending_epochs
+        one, most = self._in_flight, self.services.job.settings.max_pending_epochs
         if one is not None and self.state.epoch - one.cut.epoch >= most:
             self.wait()
 
@@ -193,7 +181,7 @@ class CheckpointCoordinator:
         """Whether a checkpoint would hold anything that the last one does not; none is in flight."""
         if self.state.parallelism != self._shards:  # without it a restart would find the shards that there were
             return True
-        return bool(self.state.pending) or self.state.epoch > self._epoch or self.owners.events.has_news
+        return bool(self.state.pending) or self.state.epoch > self._epoch or self.services.events.has_news
 
     @property
     def next_id(self) -> int:
@@ -235,64 +223,26 @@ class CheckpointCoordinator:
         self._attempted_id = number
         self.scheduler.began(clock_ms())
         try:
-            return PendingCheckpoint(self.cut(number, trigger, drained=drained, savepoint=savepoint), self.owners)
+            return PendingCheckpoint(self._cut(number, trigger, drained, savepoint), self.services)
         except Exception as failure:
             self._failed(number, trigger, failure)
             return None
 
-    def cut(
-        self, number: int, trigger: str, *, drained: bool = False, savepoint: WantedSavepoint | None = None
-    ) -> CheckpointSnapshot:
-        """Have every task take part, and freeze what the checkpoint holds.
-
-        Args:
-            number: the checkpoint's id.
-            trigger: why it is taken.
-            drained: whether a drain ends with it.
-            savepoint: what it is taken for; None: for itself.
-
-        Raises:
-            Declined: a task has work to do first.
-        """
-        lifecycle, state = self.tasks.lifecycle, self.state
-        if lifecycle.checkpointing:
-            if not lifecycle.is_under_way(number):
-                lifecycle.trigger(number)
-            if not lifecycle.is_taken(number):
-                raise Declined(f"not all tasks have taken part in checkpoint {number}: they have work to do first")
+    def _cut(self, number: int, trigger: str, drained: bool, savepoint: WantedSavepoint | None) -> CheckpointSnapshot:
+        """Have every task take part, and freeze what the checkpoint holds."""
+        take_part(self.tasks.lifecycle, number)
         failpoint("checkpoint-start")
-        job = self.owners.job
-        if state.epoch > self._epoch and not job.sink.shows_at_once:
+        if self.state.epoch > self._epoch and not self.services.job.sink.shows_at_once:
             self.stage_result()
-        position = self._position()
-        events = self.owners.events.begin(number)
-        failpoint("events-buffering")
-        finished = lifecycle.finished
-        return CheckpointSnapshot.of(
-            state,
+        return frozen_state(
+            self.services,
+            self.state,
+            self.tasks.lifecycle,
             number,
             trigger,
-            finished_shards={
-                uid: {task.index for task in finished if task.vertex == stage_task(uid)} for uid in state.stages
-            },
-            events=events,
-            position=position,
-            form=job.staged_form,
-            merges_epochs=job.sink.merges_epochs,
-            branch=self.owners.store.branch.number,
             drained=drained,
             savepoint=savepoint,
         )
-
-    def _position(self) -> SparkPosition | None:
-        """Spark's position behind the last micro-batch; None: there was none.
-
-        Read before the next micro-batch: Spark removes entries of its log with ones to come, and may keep only one.
-        """
-        known, batch_id = self.state.spark, self.state.batch_id
-        if batch_id < 0 or (known is not None and known.batch_id == batch_id):
-            return known
-        return self.owners.store.spark_log.position(batch_id)
 
     # -- beside the epochs -------------------------------------------------------------------------------------------
 
@@ -322,7 +272,7 @@ class CheckpointCoordinator:
             Stopped: the run was given up.
         """
         while self._in_flight is not None:
-            wait_unless_given_up(self._in_flight.at_rest, self.owners.given_up)
+            wait_unless_given_up(self._in_flight.at_rest, self.services.given_up)
             self.look()
 
     def _go_on_beside(self, one: PendingCheckpoint) -> None:
@@ -335,15 +285,15 @@ class CheckpointCoordinator:
 
         Nothing is raised of what happens to it: that is not why the run ends.
         """
-        self.owners.failed.set()
+        self.services.failed.set()
         with suppress(Exception):  # where Spark is gone there is nothing to cancel
-            self.owners.compactor.give_up()
+            self.services.compactor.give_up()
         self.housekeeping.give_up()
         one, self._in_flight = self._in_flight, None
         if one is None:
             return
         try:
-            wait_unless_given_up(one.at_rest, self.owners.given_up)
+            wait_unless_given_up(one.at_rest, self.services.given_up)
         except Stopped:
             return  # a user's function has it, and the next start goes on from what is there by then
         if one.metadata is not None and one.failure is None:
@@ -379,7 +329,7 @@ class CheckpointCoordinator:
             for commit in self.tasks.commits():  # which is done: the sink has shown it
                 assert commit.up_to == cut.number, "one checkpoint at a time"
         self.scheduler.ended_checkpoint(clock_ms())
-        report = self._report(one)
+        report = self._reports.of(one)
         self.tell(report)
         self.housekeeping.follow(cut)
         if close:
@@ -387,7 +337,7 @@ class CheckpointCoordinator:
         return report
 
     def _abort(self, number: int) -> None:
-        self.owners.events.abort(number)
+        self.services.events.abort(number)
         self.tasks.lifecycle.aborted(number)
 
     def _failed(self, number: int, trigger: str, failure: Exception) -> None:
@@ -396,11 +346,11 @@ class CheckpointCoordinator:
         Raises:
             CheckpointError: it was one too many.
         """
-        error = explain_corruption(failure, self.owners.store)
+        error = explain_corruption(failure, self.services.store)
         self._abort(number)
         self._failures += 1
         self.scheduler.ended_checkpoint(clock_ms(), failed=True)
-        tolerated = self.owners.job.settings.tolerable_failed_checkpoints
+        tolerated = self.services.job.settings.tolerable_failed_checkpoints
         is_tolerated = self._failures <= tolerated
         outcome: Literal["declined", "failed"] = "declined" if isinstance(failure, Declined) else "failed"
         self.tell_failed(
@@ -416,41 +366,3 @@ class CheckpointCoordinator:
         logger.warning(
             "checkpoint %s failed; the job continues, and the next checkpoint is due %s: %s", number, due, error
         )
-
-    def _report(self, one: PendingCheckpoint) -> CheckpointCompleted:
-        cut, metadata = one.cut, one.metadata
-        assert metadata is not None, "only of one that is there"
-        files = {file.name: file for stage in cut.stages for manifest in stage.manifests for file in manifest.files}
-        new = [file for name, file in files.items() if name not in self._last_files]
-        self._last_files = frozenset(files)
-        return CheckpointCompleted(
-            checkpoint_id=cut.number,
-            trigger=cut.trigger,
-            kind=SAVEPOINT if cut.trigger == SAVEPOINT else metadata.kind,
-            drained=metadata.is_drained,
-            duration_ms=one.duration_ms,
-            max_duration_ms=one.duration_ms,
-            durations_ms=one.laps.ms,
-            state_bytes=sum(file.size_bytes for file in files.values()),
-            state_entries=sum(file.entries - file.tombstones for file in files.values()),
-            state_files=len(files),
-            new_files=len(new),
-            new_bytes=sum(file.size_bytes for file in new),
-            output_rows=sum(file.rows for file in cut.pending),
-            output_bytes=sum(file.size_bytes for file in cut.pending),
-        )
-
-    # -- state files -------------------------------------------------------------------------------------------------
-
-    def compact(self) -> None:
-        """Compact now, for a cut that will follow; no checkpoint is in flight."""
-        self.housekeeping.wait()
-        for stage in self.state.stages.values():
-            before = stage.manifests
-            stage.compacted(before, self.owners.compactor.compacted(stage.operator, before, self.state.epoch))
-
-    def rewrite(self, uid: str, change: StateRewrite) -> None:
-        """Change all values of a stage's state; the next checkpoint has them."""
-        stage = self.state.stages[uid]
-        before = stage.manifests
-        stage.compacted(before, self.owners.compactor.rewritten(stage.operator, before, self.state.epoch, change))

@@ -27,6 +27,7 @@ from ..clocks import clock_ms
 from ..state.job_state import CheckpointSnapshot, JobState
 
 if TYPE_CHECKING:
+    from ....state.store.compaction import StateRewrite
     from ....state.store.state_manifest import StateManifest
     from .async_checkpoint import CheckpointServices
 
@@ -46,14 +47,14 @@ class Round:
         cut: what the checkpoint holds.
         live: by stage the manifests that the job has by now.
         epoch: the last one that is in those.
-        owners: whom it asks.
+        services: whom it asks.
         cleans: whether files are removed.
     """
 
     cut: CheckpointSnapshot
     live: Mapping[str, Sequence[StateManifest]]
     epoch: int
-    owners: CheckpointServices
+    services: CheckpointServices
     cleans: bool
     #: By stage the compacted manifests of some shards.
     compacted: dict[str, Mapping[int, StateManifest]] = field(default_factory=dict)
@@ -73,24 +74,24 @@ class Round:
 
     def clean(self) -> None:
         """Remove older checkpoints, and files that nothing names."""
-        owners, store, epoch = self.owners, self.owners.store, self.cut.epoch
-        store.retention.subsume(owners.job.settings.retained_checkpoints, keep_ms=KEEP_MS)
+        services, store, epoch = self.services, self.services.store, self.cut.epoch
+        store.retention.subsume(services.job.settings.retained_checkpoints, keep_ms=KEEP_MS)
         discard_if_behind(store)
         failpoint("checkpoint-before-gc")
         store.guard()
-        owners.job.sink.sweep(epoch)
-        if owners.job.late_rows is not None:
-            owners.job.late_rows.sweep(epoch)
-        for exchange in owners.exchanges.values():
+        services.job.sink.sweep(epoch)
+        if services.job.late_rows is not None:
+            services.job.late_rows.sweep(epoch)
+        for exchange in services.exchanges.values():
             exchange.sweep(epoch)
         store.spark_log.seal()
-        owners.clean_sources(self.cut.spark)
+        services.clean_sources(self.cut.spark)
         for stage in self.cut.stages:
             store.retention.collect_garbage(stage.uid, (*stage.manifests, *self.live[stage.uid]), up_to_epoch=epoch)
 
     def _compact(self) -> None:
         for stage in self.cut.stages:
-            manifests = self.owners.compactor.compacted(stage.operator, self.live[stage.uid], self.epoch)
+            manifests = self.services.compactor.compacted(stage.operator, self.live[stage.uid], self.epoch)
             if manifests:
                 self.compacted[stage.uid] = manifests
                 failpoint("checkpoint-after-compaction")
@@ -101,12 +102,12 @@ class Housekeeping:
     """Has rounds done, and takes over what they give; every method is called under the turn of the run.
 
     Args:
-        owners: whom rounds ask.
+        services: whom rounds ask.
         state: whose files they are.
         beside: has something done on a thread of its own; whatever goes wrong in there is kept by it.
     """
 
-    owners: CheckpointServices
+    services: CheckpointServices
     state: JobState
     beside: Callable[[Callable[[], None]], None]
     _round: Round | None = None
@@ -140,7 +141,7 @@ class Housekeeping:
         if cleans:
             self._unclean, self._next_clean_ms = None, clock_ms() + CLEAN_EVERY_MS
         live = {uid: tuple(stage.manifests) for uid, stage in self.state.stages.items()}
-        return Round(cut, live, self.state.epoch, self.owners, cleans)
+        return Round(cut, live, self.state.epoch, self.services, cleans)
 
     def look(self) -> None:
         """Take over what a round has given since somebody looked.
@@ -162,9 +163,9 @@ class Housekeeping:
         if isinstance(one.failure, LocationLost) or not isinstance(one.failure, Exception):
             raise one.failure
         self._failures += 1
-        error = explain_corruption(one.failure, self.owners.store)
+        error = explain_corruption(one.failure, self.services.store)
         what = f"compacting or removing files behind checkpoint {one.cut.number} failed"
-        if self._failures > self.owners.job.settings.tolerable_failed_checkpoints:
+        if self._failures > self.services.job.settings.tolerable_failed_checkpoints:
             raise CheckpointError(f"{what}: {error}") from error
         logger.warning("%s, and is tried again after a later one: %s", what, error)
 
@@ -183,3 +184,18 @@ class Housekeeping:
         if self._round is not None:
             self._round.at_rest.wait()
             self._round = None
+
+    # -- now, for what follows ---------------------------------------------------------------------------------------
+
+    def compact_now(self) -> None:
+        """Compact all stages, for a checkpoint that will follow; none is in flight."""
+        self.wait()
+        for stage in self.state.stages.values():
+            before = stage.manifests
+            stage.compacted(before, self.services.compactor.compacted(stage.operator, before, self.state.epoch))
+
+    def rewrite(self, uid: str, change: StateRewrite) -> None:
+        """Change all values of a stage's state; the next checkpoint has them."""
+        stage = self.state.stages[uid]
+        before = stage.manifests
+        stage.compacted(before, self.services.compactor.rewritten(stage.operator, before, self.state.epoch, change))

@@ -242,7 +242,7 @@ class JobRunner:
         context.live_start.settle(state)
         run.seams.check()
         for uid, change in recovered.rewrites.items():
-            run.checkpoints.rewrite(uid, change)
+            run.checkpoints.housekeeping.rewrite(uid, change)
         run.events.open()
         for phase in run.job.phases:
             if context.stopping.is_set():

@@ -181,7 +181,7 @@ class RunningJob:
         compactor = StateCompactor(job, state.job_id, context.run_id, context.store, executors)
         cleaning = SourceCleaning(job, context.store, context.live)
         cleaning.begin()
-        owners = CheckpointServices(
+        services = CheckpointServices(
             job=job,
             store=context.store,
             lease=context.lease,
@@ -212,13 +212,13 @@ class RunningJob:
                 events=events,
             ),
             checkpoints=CheckpointCoordinator(
-                owners=owners,
+                services=services,
                 scheduler=scheduler,
                 state=state,
                 tasks=tasks,
                 stage_result=graph.stage_whole_result,
                 beside=beside,
-                housekeeping=Housekeeping(owners, state, tidying),
+                housekeeping=Housekeeping(services, state, tidying),
                 tell=published,
                 tell_failed=listener.on,
                 beside_and_wait=beside.wait_for,

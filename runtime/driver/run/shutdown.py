@@ -31,7 +31,7 @@ from ...protocols.lifecycle.work import TaskWorker
 from ...spec import Phase
 from ...storage.filesystem import absolute
 from ...support.failpoints import failpoint
-from ..checkpoint.checkpoint_coordinator import SAVEPOINT
+from ..checkpoint.checkpoint_reports import SAVEPOINT
 from ..coordinators.task_graph import SINK, stage_task
 from .idle_wait import wait_until_due
 from .rescaling import Rescaling
@@ -175,7 +175,7 @@ class Ending:
     def _copy_ahead(self, draft: SavepointDraft) -> None:
         """Copy all that the checkpoint which comes next will name."""
         checkpoints = self.run.checkpoints
-        checkpoints.compact()
+        checkpoints.housekeeping.compact_now()
         stages = self.run.state.stages.items()
         files = [(uid, file) for uid, stage in stages for manifest in stage.manifests for file in manifest.files]
         failpoint("stop-before-copy")

@@ -316,7 +316,7 @@ def test_a_location_that_is_lost_beside_epochs_ends_the_job(job: Checkpointed) -
     """No number of tolerated failures helps: the next look of the run raises."""
     job.spec.settings.__dict__["tolerable_failed_checkpoints"] = 9
     job.take("live", at(1))
-    job.coordinator.owners.lease.check.side_effect = LocationLost("gone")  # type: ignore[attr-defined]
+    job.coordinator.services.lease.check.side_effect = LocationLost("gone")  # type: ignore[attr-defined]
     job.cut()
     job.complete()
     with pytest.raises(LocationLost):
@@ -329,11 +329,11 @@ def test_a_job_that_fails_gives_up_what_is_not_there(job: Checkpointed) -> None:
     job.take("live", at(1, 20))
     job.take("clock")
     job.cut()
-    job.coordinator.owners.failed.set()
+    job.coordinator.services.failed.set()
     job.complete()
     job.coordinator.give_up()
     assert (job.outcomes, job.store.ids(), job.shown()) == (["1 aborted"], [], [])
-    job.coordinator.owners.failed.clear()
+    job.coordinator.services.failed.clear()
     job.take("live", at(21))
     job.cut()
     job.complete()
