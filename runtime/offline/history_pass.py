@@ -24,8 +24,9 @@ from ..driver.requests.commit_queue import CommitQueue
 from ..driver.requests.pause_switch import PauseSwitch
 from ..driver.run.live_start import LiveStart
 from ..driver.run.phases import PHASES
+from ..driver.run.run_context import RunContext
 from ..driver.run.run_snapshot import Published
-from ..driver.run.running_job import RunContext, RunningJob
+from ..driver.run.running_job import RunningJob
 from ..driver.run.shutdown import Ending
 from ..driver.state.job_state import CheckpointSnapshot
 from ..jvm.worker_errors import translate

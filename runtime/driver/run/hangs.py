@@ -12,7 +12,7 @@ from ...jvm.user_frames import UserFrames, is_ours
 
 if TYPE_CHECKING:
     from ...spec import JobSpec
-    from .running_job import RunContext
+    from .run_context import RunContext
 
 
 #: More shards than these are not named.

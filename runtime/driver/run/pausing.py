@@ -13,7 +13,8 @@ from __future__ import annotations
 from ...metrics.events.facts import RunPaused, RunResumed
 from ...spec import Phase
 from ..clocks import now_ms
-from .running_job import RunContext, RunningJob
+from .run_context import RunContext
+from .running_job import RunningJob
 from .shutdown import Ending
 
 _LOOK_EVERY_S = 1.0

@@ -9,7 +9,8 @@ from functools import partial
 from ...spec import JobSpec
 from ...support.clean_up import take_all
 from .hangs import what_hangs
-from .running_job import RunContext, RunningJob
+from .run_context import RunContext
+from .running_job import RunningJob
 
 
 class RunStop:

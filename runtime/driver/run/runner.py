@@ -37,9 +37,10 @@ from ..requests.pause_switch import PauseSwitch
 from .live_start import LiveStart
 from .phases import PHASES
 from .rescaling import redealt_at_restart
+from .run_context import RunContext
 from .run_snapshot import Published, RunSnapshot
 from .run_stop import RunStop
-from .running_job import RunContext, RunningJob
+from .running_job import RunningJob
 from .shutdown import Ending
 from .user_requests import UserRequests
 

@@ -16,7 +16,7 @@ from ..requests.rescale_queue import RescaleRequest
 from .phases import IN_BACKLOG
 from .rescaling import IN_BACKLOG as NO_RESCALE_IN_BACKLOG
 from .rescaling import check_rescale
-from .running_job import RunContext
+from .run_context import RunContext
 
 logger = logging.getLogger(__name__)
 
