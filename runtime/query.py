@@ -85,9 +85,9 @@ class MixedQuery(RescalableQuery):
             stopped=self._stopped_from_outside,
         )
         self._events = RunEvents(job, self.runId)
-        self._told = FactListeners(self._history, self._events, self._shown)
+        self._facts = FactListeners(self._history, self._events, self._shown)
         self._location = location
-        self._runner = JobRunner(job, location, self.runId[:8], self._told)
+        self._runner = JobRunner(job, location, self.runId[:8], self._facts)
         self._ended = threading.Event()
         #: Whether the job has come to its own end: nobody has stopped it.
         self._is_done = False
@@ -172,14 +172,14 @@ class MixedQuery(RescalableQuery):
             told = [event.event for event in self._history.events]
             self._is_done = not self._runner.stopping.is_stopping and "stopped" not in told
         except Stopped:
-            self._told.on(RunStopped())
+            self._facts.on(RunStopped())
         except BaseException as error:
             stopping = self._runner.stopping
             if stopping.is_given_up or (stopping.is_stopping and self._is_cancellation(error)):
-                self._told.on(RunStopped(inside_epoch=True))
+                self._facts.on(RunStopped(inside_epoch=True))
             else:
                 self._error = self._explained(error)
-                self._told.on(RunFailed(self._error))
+                self._facts.on(RunFailed(self._error))
         finally:
             self._close()
 

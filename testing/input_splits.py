@@ -103,7 +103,7 @@ def check_same(found: Sequence[tuple[InputSplit, dict[str, Any]]], *, is_observe
 
 def _difference(what: str, expected: Sequence[Any], found: Sequence[Any], labels: tuple[str, str]) -> list[str]:
     """What one has and the other has not, in any order; nothing: they are the same."""
-    one, other = Counter(map(_told, expected)), Counter(map(_told, found))
+    one, other = Counter(map(_value_text, expected)), Counter(map(_value_text, found))
     if one == other:
         return []
     lines = [f"{what}:"]
@@ -115,12 +115,12 @@ def _difference(what: str, expected: Sequence[Any], found: Sequence[Any], labels
     return lines
 
 
-def _told(value: Any) -> str:
+def _value_text(value: Any) -> str:
     """A value as text: that of equal values is the same, whatever the order of a map."""
     if isinstance(value, dict):
-        return "{" + ", ".join(sorted(f"{_told(key)}: {_told(one)}" for key, one in value.items())) + "}"
+        return "{" + ", ".join(sorted(f"{_value_text(key)}: {_value_text(one)}" for key, one in value.items())) + "}"
     if type(value) is tuple:
-        return "(" + ", ".join(map(_told, value)) + ("," if len(value) == 1 else "") + ")"
+        return "(" + ", ".join(map(_value_text, value)) + ("," if len(value) == 1 else "") + ")"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_told, value)) + "]"
+        return "[" + ", ".join(map(_value_text, value)) + "]"
     return repr(value)

@@ -33,7 +33,7 @@ from ..inputs.event_time import (
 from ..inputs.inputs import Inputs, checked
 from ..inputs.schemas import check_reserved_columns
 from ..stages.limit import plan_limit
-from ..stages.qualified_names import told_apart
+from ..stages.qualified_names import with_names_apart
 from ..stages.stage import STAGE_UID, WRITTEN, KeyedStage, StageInput
 from ..stages.stateless import plan_stateless, through_stages
 from .column_access import ColumnAccess
@@ -283,7 +283,7 @@ class MixedFrame(ColumnAccess, KeyedMethods, ViewedFrame):
             totals.writeStream.format("parquet").option("path", "out").option("checkpointLocation", "ckpt").start()
         """
         self._check_stateless("writeStream")
-        output, known = told_apart(self._without_carrier())
+        output, known = with_names_apart(self._without_carrier())
         if not self._inputs.outputs:
             check_reserved_columns(self.schema, "writeStream")
             return self._writer(plan_stateless(output).bare_output, known)

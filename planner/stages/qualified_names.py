@@ -168,7 +168,7 @@ HOW_TO_TELL = (
 )
 
 
-def told_apart(output: Inputs) -> tuple[Inputs, StructType | None]:
+def with_names_apart(output: Inputs) -> tuple[Inputs, StructType | None]:
     """What goes to a sink, with a name for each column and each field: files cannot have two of one name.
 
     Returns:

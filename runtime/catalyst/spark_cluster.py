@@ -170,9 +170,9 @@ class JobTasks:
             done += finished
             known += int(stage.get().numTasks())
             with contextlib.suppress(NO_SUCH_MEMBER, Py4JError):
-                told = self._store.lastStageAttempt(number)
-                read += int(told.inputRecords())
-                shuffled += int(told.shuffleWriteRecords())
+                attempt = self._store.lastStageAttempt(number)
+                read += int(attempt.inputRecords())
+                shuffled += int(attempt.shuffleWriteRecords())
         return JobWork(done, known, read, shuffled)
 
     def _jobs(self) -> list[int]:

@@ -208,7 +208,7 @@ class FirstPositions:
             return known
         if self._are_asked:
             return self._commit_first(live, location) or known
-        told = live.told_entry(self.sources)
+        told = live.stated_entry(self.sources)
         if told is not None:
             self._begin_behind(told)
         if history_first and not all(source.is_files or source.first_offset for source in self.sources):

@@ -16,7 +16,7 @@ _NOT_THE_IDENTITY = {"processor", "first rows"}
 IDENTITY_VERSION = 2
 #: What a change of is judged by what the state records: aggregates are told by what they compute, and what a join may
 #: become by what is known of the rows that wait.
-TOLD_BY_STATE = ("aggregates", "how", "event times", "rows wait", "condition")
+FOUND_BY_STATE = ("aggregates", "how", "event times", "rows wait", "condition")
 
 
 @dataclass(frozen=True)

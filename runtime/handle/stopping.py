@@ -24,7 +24,7 @@ class StoppableQuery(AwaitableQuery):
     """A query that can be paused, saved and stopped."""
 
     _thread: threading.Thread
-    _told: FactListener
+    _facts: FactListener
     #: What follows the end of the run, once.
     _close: Callable[[], None]
 
@@ -73,7 +73,7 @@ class StoppableQuery(AwaitableQuery):
         self._thread.join(_CANCELLED_WITHIN_S)
         if self._thread.is_alive():
             self._runner.stopping.leave()
-            self._told.on(RunStopped(inside_epoch=True))
+            self._facts.on(RunStopped(inside_epoch=True))
             self._close()
         error = StopTimeoutError(
             f"query {self.name or self.runId} was given up: after {waited_s:g} s stop() still waited for {hung}. Its"

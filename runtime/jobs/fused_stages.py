@@ -134,7 +134,7 @@ class FusedStages:
     _assignments: tuple[int | None, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
-        self._told = ReportAccumulator(self.first.spark)
+        self._accumulator = ReportAccumulator(self.first.spark)
 
     def execute(
         self, frame: DataFrame, first: FusedStage, second: FusedStage
@@ -165,7 +165,7 @@ class FusedStages:
                 break
         if job is None:
             return None
-        teller = self._told.teller()
+        teller = self._accumulator.teller()
         task = replace(self._handing_on(first), teller=teller)
         try:
             found = ShardReport.of_rows(job.over(frame, task, second.task).collect())
@@ -174,13 +174,13 @@ class FusedStages:
                 raise
             self._give_up("Spark has brought rows to other partitions")
             return None
-        told = [ShardReport.from_bytes(report) for report in self._told.of(teller)]
-        if not first.has_all(told) or not second.has_all(found):
+        first_reports = [ShardReport.from_bytes(report) for report in self._accumulator.of(teller)]
+        if not first.has_all(first_reports) or not second.has_all(found):
             self._give_up("not of each task were the rows of one attempt taken")
             return None
-        for stage, reports in ((self.first, told), (self.second, found)):
+        for stage, reports in ((self.first, first_reports), (self.second, found)):
             stage.jobs.note_rows(sum(report.counters.rows_in for report in reports))
-        return StageResult(_by_shard(told)), StageResult(_by_shard(found))
+        return StageResult(_by_shard(first_reports)), StageResult(_by_shard(found))
 
     def _give_up(self, why: str) -> None:
         stages = f"{self.first.operator.uid} and {self.second.operator.uid}"

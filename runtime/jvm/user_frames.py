@@ -59,10 +59,10 @@ class UserFrames:
             () if code is None else (traceback.FrameSummary(code.co_filename, code.co_firstlineno, code.co_name),)
         )
 
-    def told(self, error: BaseException, context: str) -> str:
+    def description(self, error: BaseException, context: str) -> str:
         """An exception of user code for its author: the place in that code, what was raised, where the job was, and
         the calls that led there if there are several."""
-        lines = [*self.told_place, what_was_raised(error), f"in {context}"]
+        lines = [*self.place_text, what_was_raised(error), f"in {context}"]
         if len(self.frames) > 1:
             lines += ["by way of", *(f"  {_located(frame)}" for frame in self.frames)]
         return "\n".join(lines)
@@ -70,7 +70,7 @@ class UserFrames:
     def located(self, error: BaseException, context: str = "") -> str:
         """An error of ours that user code has caused: what it says, with the place and where the job was."""
         where = [f"in {context}"] if context else []
-        return "\n".join([str(error), *(f"at {line}" for line in self.told_place), *where])
+        return "\n".join([str(error), *(f"at {line}" for line in self.place_text), *where])
 
     @property
     def place_of_user(self) -> traceback.FrameSummary | None:
@@ -79,7 +79,7 @@ class UserFrames:
         return next(own, None)
 
     @property
-    def told_place(self) -> list[str]:
+    def place_text(self) -> list[str]:
         """Where it happened, as a line of text, or none."""
         frame = self.place_of_user or (self.frames[0] if self.frames else None)
         if frame is None:

@@ -36,7 +36,7 @@ def translate(error: BaseException) -> BaseException:
     kind = getattr(errors, name, MixedModeError)
     said, code = _NOTE.fullmatch(message.strip()).groups()  # type: ignore[union-attr]
     translated: MixedModeError = kind(said, code=code)
-    return _told_once(translated, error)
+    return _with_one_cause(translated, error)
 
 
 def _of_a_function(error: BaseException) -> BaseException:
@@ -48,15 +48,15 @@ def _of_a_function(error: BaseException) -> BaseException:
         ]
         own = UserFrames(tuple(frame for frame in found if not is_ours(frame.filename)))
         if own.place_of_user:
-            told = UserCodeError(
-                "\n".join([*own.told_place, raised.strip(), "in a Python function of the job's input"])
+            error_of_user = UserCodeError(
+                "\n".join([*own.place_text, raised.strip(), "in a Python function of the job's input"])
             )
-            return _told_once(told, error)
+            return _with_one_cause(error_of_user, error)
     return error
 
 
-def _told_once(told: MixedModeError, error: BaseException) -> MixedModeError:
+def _with_one_cause(error_of_user: MixedModeError, error: BaseException) -> MixedModeError:
     """The error of a worker; Spark's, which says the same between two hundred lines of Java, is its context, which
     Python does not print."""
-    told.__context__, told.__suppress_context__ = error, True
-    return told
+    error_of_user.__context__, error_of_user.__suppress_context__ = error, True
+    return error_of_user

@@ -45,7 +45,7 @@ class BacklogProgress:
         self._lock = threading.Lock()
         #: Ends the telling of the pass that runs; None: none runs.
         self._over: threading.Event | None = None
-        self._told: dict[str, Any] = {}
+        self._reported: dict[str, Any] = {}
         #: What each task that scans files reports: rows read and kept, and its part of the whole scan that is done.
         self._scanned: dict[str, dict[str, float]] = {}
         #: What each attempt on a shard reports: rows taken in and processed, bytes spilled, whether it is done.
@@ -80,7 +80,7 @@ class BacklogProgress:
         self.total_rows, self.shards, self._work, self._by_spark = total_rows, shards, work, by_spark
         self._pace = Pace(works_before=by_spark)
         self._started = time.monotonic()
-        self._stage, self._told, self._scanned, self._shard_reports = stage, {}, {}, {}
+        self._stage, self._reported, self._scanned, self._shard_reports = stage, {}, {}, {}
         if self._listener is not None:
             self._over = threading.Event()
             threading.Thread(target=self._tell, args=(self._over,), name="mixedmode-backlog", daemon=True).start()
@@ -112,7 +112,7 @@ class BacklogProgress:
                 continue
             with self._lock:
                 if not over.is_set() and self._listener is not None:
-                    self._told = snapshot
+                    self._reported = snapshot
                     self._listener.on(BacklogMoved(self._stage, snapshot))
             over.wait(_PERIOD_S if local else _PERIOD_ELSEWHERE_S)
 
@@ -125,10 +125,10 @@ class BacklogProgress:
         self._over = None
         if succeeded:
             elapsed_s = max(time.monotonic() - self._started, 1e-3)
-            rows = self._told.get("rows", 0) if self.total_rows is None else self.total_rows
+            rows = self._reported.get("rows", 0) if self.total_rows is None else self.total_rows
             at_its_end = {
-                "rowsRead": max(rows, self._told.get("rowsRead", 0)),
-                "rowsShuffled": self._told.get("rowsShuffled", 0),
+                "rowsRead": max(rows, self._reported.get("rowsRead", 0)),
+                "rowsShuffled": self._reported.get("rowsShuffled", 0),
                 "rows": rows,
                 "totalRows": self.total_rows,
                 "fraction": 1.0,
@@ -137,7 +137,7 @@ class BacklogProgress:
                 "etaRangeSeconds": (0.0, 0.0),
                 "shardsDone": self.shards,
                 "shards": self.shards,
-                "spilledBytes": self._told.get("spilledBytes", 0),
+                "spilledBytes": self._reported.get("spilledBytes", 0),
                 "elapsedSeconds": elapsed_s,
             }
             self._listener.on(BacklogMoved(self._stage, at_its_end))

@@ -74,11 +74,11 @@ def _story(events: Sequence[LifecycleEvent]) -> Iterator[tuple[str, ...]]:
     """Moment, time since the first event, and what happened; of many checkpoints in a row how many there were."""
     for event, group in itertools.groupby(events, key=lambda one: one.event):
         same = list(group)
-        told = same
+        shown = same
         if event == "checkpoint" and len(same) > _TOLD_CHECKPOINTS:
             between = LifecycleEvent(same[1].at_ms, event, "", f"… {len(same) - 2:,} more checkpoints")
-            told = [same[0], between, same[-1]]
-        for one in told:
+            shown = [same[0], between, same[-1]]
+        for one in shown:
             yield _time(one.at_ms), f"+{_span(one.at_ms - events[0].at_ms)}", str(one)
 
 

@@ -34,16 +34,16 @@ class ReportAccumulator:
 
     def __init__(self, spark: SparkSession) -> None:
         entries: list[_Entry] = []
-        self._told: Any = spark.sparkContext.accumulator(entries, _Lists())
+        self._accumulator: Any = spark.sparkContext.accumulator(entries, _Lists())
 
     def teller(self) -> ReportSender:
         """For the tasks of a job that is about to run; what others have told is forgotten."""
-        self._told.value = []
-        return ReportSender(self._told, uuid.uuid4().hex)
+        self._accumulator.value = []
+        return ReportSender(self._accumulator, uuid.uuid4().hex)
 
     def of(self, teller: ReportSender) -> list[bytes]:
         """What the tasks of the job have told."""
-        entries: Iterable[_Entry] = self._told.value
+        entries: Iterable[_Entry] = self._accumulator.value
         return [report for run, report in entries if run == teller.run]
 
 
@@ -56,9 +56,9 @@ class ReportSender:
     """
 
     def __init__(self, told: Any, run: str) -> None:
-        self._told = told
+        self._accumulator = told
         self.run = run
 
     def tell(self, report: bytes) -> None:
         """Have the driver told of a report when the task has succeeded."""
-        self._told.add([(self.run, report)])
+        self._accumulator.add([(self.run, report)])

@@ -134,8 +134,8 @@ def plan_behind(leaf: Any) -> Any:
     batch, started_in = handed
     if not leaf.rdd().equals(rdd_of(batch)):
         return None
-    told = batch.sparkSession.sparkContext.getLocalProperty
-    query_id, batch_id = told(_QUERY_ID), told(_BATCH_ID)
+    property_of = batch.sparkSession.sparkContext.getLocalProperty
+    query_id, batch_id = property_of(_QUERY_ID), property_of(_BATCH_ID)
     try:
         query = None if query_id is None else java_session(started_in).streams().get(query_id)
         execution = None if query is None else query.streamingQuery().lastExecution()

@@ -28,7 +28,7 @@ from ...storage.filesystem import absolute, delete_quietly, exists, is_local, re
 from ...storage.parallel import in_parallel
 from ...support.failpoints import failpoint
 from ..first_position import FOLDER as FIRST_POSITION
-from ..identity import TOLD_BY_STATE, JobIdentity, stage_differences
+from ..identity import FOUND_BY_STATE, JobIdentity, stage_differences
 from ..metadata import CheckpointMetadata, OperatorState
 from ..spark_log import crc_file
 from ..state_layout import empty_stage
@@ -204,7 +204,7 @@ def check_fits(job: JobSpec, savepoint: SavepointStore) -> None:
         if stage.uid not in known:
             continue
         operator, described = stage.operator, held.described(stage.uid)
-        differences = stage_differences(described, operator.describe(), TOLD_BY_STATE)
+        differences = stage_differences(described, operator.describe(), FOUND_BY_STATE)
         if differences:
             named = f" (stage {stage.uid!r})" if len(job.stages) > 1 else ""
             raise CheckpointMismatchError(f"{where} is another job's{named}: {'; '.join(differences)} [upgrade:U10]")

@@ -82,7 +82,7 @@ class ForeachBatchSink(PerCheckpointSink):
             raise
         except Exception as error:
             frames = UserFrames.since(None if error.__traceback__ is None else error.__traceback__.tb_next)
-            raise UserCodeError(frames.told(error, self.call_in_hand)) from error
+            raise UserCodeError(frames.description(error, self.call_in_hand)) from error
         finally:
             self.call_in_hand = None
         self.guard()  # before it is marked as delivered, or its files go: the run may have been given up meanwhile

@@ -68,7 +68,7 @@ class TakenRows:
                 self._take(partition, rows)
         except Exception as error:
             frames = UserFrames.since(error.__traceback__)
-            raise UserCodeError(frames.told(error, f"what foreach was given, batch {self.number}")) from error
+            raise UserCodeError(frames.description(error, f"what foreach was given, batch {self.number}")) from error
         return iter(())
 
     def _take(self, partition: int, rows: Iterable[Row]) -> None:

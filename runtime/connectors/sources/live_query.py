@@ -122,7 +122,7 @@ class LiveSource:
         """True if the query's trigger does not have it wait now."""
         return self.query is not None and self.query.isActive and bool(self.query.status["isTriggerActive"])
 
-    def told_entry(self, facts: Sequence[LiveSourceFacts]) -> str | None:
+    def stated_entry(self, facts: Sequence[LiveSourceFacts]) -> str | None:
         """Spark's entry of a position at which the sources were told to begin; None: none was.
 
         Args:

@@ -55,9 +55,9 @@ class SeamClaim:
         """
         said = [self.text]
         if began is not None:
-            said.append(f"live began at {_told(began)}")
+            said.append(f"live began at {_offsets_text(began)}")
         if reached is not None:
-            said.append(f"was read up to {_told(reached)}")
+            said.append(f"was read up to {_offsets_text(reached)}")
         if began is not None and self.begins is not None:
             flaws = [f"a gap, {_range(*one)}" for one in self.gaps(began)]
             flaws += [f"an overlap, {_range(*one)}" for one in self.overlaps(began)]
@@ -65,7 +65,7 @@ class SeamClaim:
         return "; ".join(said)
 
 
-def _told(offsets: Offsets) -> str:
+def _offsets_text(offsets: Offsets) -> str:
     return ", ".join(
         f"{topic} {{{', '.join(f'{number}: {at}' for number, at in sorted(partitions.items()))}}}"
         for topic, partitions in sorted(offsets.items())

@@ -87,16 +87,16 @@ class EventTimes:
             frame, event_time = timed, TIMED
         frame = unobserved(frame) if stage.observed else frame
         # Who looks in a way of their own need not have frames of Spark's.
-        told = look_at_footers(frame, event_time, inputs) if sorts and timed is None and self.look is look_at else None
-        if told is not None:
-            return told
+        known = look_at_footers(frame, event_time, inputs) if sorts and timed is None and self.look is look_at else None
+        if known is not None:
+            return known
         cores = self.job.settings.backlog_max_cores
         if sorts and cores is not None:
             frame = frame.coalesce(cores)
         with self.labelled("looking for the greatest event time"):
             return self.look(frame, event_time, inputs)
 
-    def told_by_tasks(self, stage: StageSpec, spec: EpochSpec) -> bool:
+    def measured_by_tasks(self, stage: StageSpec, spec: EpochSpec) -> bool:
         """Whether the tasks of an epoch say of each input how far it goes, and nobody has to know before it starts."""
         if not stage.tells_inputs_apart or stage.edges or stage.operator.input_times is None:
             return False
@@ -104,7 +104,7 @@ class EventTimes:
             return False
         return spec.style == "random" and spec.in_order is None and not self.fires_at_once()
 
-    def told(self, stage: StageSpec, reports: Sequence[ShardReport]) -> Reach:
+    def reached_by_reports(self, stage: StageSpec, reports: Sequence[ShardReport]) -> Reach:
         """What the tasks have said."""
         times = [one for report in reports for one in report.seen or ()]
         rows = sum(report.counters.rows_in for report in reports)

@@ -186,9 +186,9 @@ class GraphEpochs:
         """One stage's Spark job, if it has anything to do; ``ran``: what earlier ones have done."""
         state, spec = self.state.stages[stage.uid], order.spec
         reach, visited = order.reach, order.visited(state)
-        told_by_tasks = reach is None and order.frame is not None and self.times.told_by_tasks(stage, spec)
+        measured_by_tasks = reach is None and order.frame is not None and self.times.measured_by_tasks(stage, spec)
         looks = stage.tells_inputs_apart or stage.looks_before_steps
-        if looks and reach is None and not stage.edges and not told_by_tasks:
+        if looks and reach is None and not stage.edges and not measured_by_tasks:
             reach = self.times.look_ahead(stage, order.frame, order.timed, sorts=spec.style == "sorted")
         input_rows = None if reach is None or stage.edges or stage.looks_before_steps else reach.rows
         order = replace(order, reach=reach)
@@ -217,14 +217,14 @@ class GraphEpochs:
                         inboxes=inboxes,
                         in_place=order.in_place,
                         input_rows=input_rows,
-                        tells_inputs=told_by_tasks,
+                        tells_inputs=measured_by_tasks,
                         pausable=phase.kind == "backlog",
                     )
             finally:
                 if sorts:
                     self.backlog.end(succeeded=bool(done.reports))
-        if told_by_tasks:
-            order = replace(order, reach=self.times.told(stage, done.reports))
+        if measured_by_tasks:
+            order = replace(order, reach=self.times.reached_by_reports(stage, done.reports))
         return self.times.ran(stage, order, done, ran)
 
     def _order(

@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ....errors import OptionError
-from ...checkpoints.identity import TOLD_BY_STATE, JobIdentity
+from ...checkpoints.identity import FOUND_BY_STATE, JobIdentity
 from ...checkpoints.store import CheckpointStore
 from ...connectors.sinks.output_writers import OutputWriters, Replacement, WritingJob
 from ...jvm.spark_errors import spark_says
@@ -103,7 +103,7 @@ def is_same_job(one: WritingJob, other: WritingJob) -> bool:
     """Whether two writers are one job: equal names and stages, and without a name a source that both read."""
     if one.name != other.name:
         return False
-    if JobIdentity("", one.stages, 0).differences(other.stages, TOLD_BY_STATE):
+    if JobIdentity("", one.stages, 0).differences(other.stages, FOUND_BY_STATE):
         return False
     return one.name is not None or not one.sources or not other.sources or bool({*one.sources} & {*other.sources})
 

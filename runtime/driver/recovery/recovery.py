@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ....errors import CheckpointMismatchError, OptionError
 from ....state.keys.registry import StateRegistry
 from ...checkpoints.first_position import FirstPositions
-from ...checkpoints.identity import TOLD_BY_STATE, JobIdentity
+from ...checkpoints.identity import FOUND_BY_STATE, JobIdentity
 from ...checkpoints.metadata import CheckpointMetadata
 from ...checkpoints.savepoints.completion import complete_pending
 from ...checkpoints.savepoints.restore import check_restorable, restore_if_asked
@@ -87,7 +87,7 @@ def check_identity(job: JobSpec, store: CheckpointStore) -> JobIdentity | None:
     known = store.identity()
     if known is None:
         return None
-    differences = known.differences(_described(job), TOLD_BY_STATE)
+    differences = known.differences(_described(job), FOUND_BY_STATE)
     if differences:
         uids = [stage.get("uid") for stage in known.stages], [stage.uid for stage in job.stages]
         row = "U10" if uids[0] == uids[1] else "U15"

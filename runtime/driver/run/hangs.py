@@ -43,7 +43,7 @@ def _functions(job: JobSpec, threads: Iterable[int | None]) -> list[str]:
         calls = traceback.extract_stack(frames[thread])
         own = UserFrames(tuple(call for call in calls if not is_ours(call.filename)))
         if own.place_of_user is not None:
-            places += own.told_place
+            places += own.place_text
     called = job.sink.call_in_hand
     if called is not None:
         return [f"{called} ({places[0]})" if places else called]

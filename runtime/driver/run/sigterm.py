@@ -50,9 +50,9 @@ class Sigterm:
         #: Held by whoever has begun: this process's handler, or the JVM, which may get the signal first.
         self._begun = threading.Lock()
         #: Whether this process has had the signal since.
-        self._told = False
+        self._had_signal = False
         #: Whether the JVM has got it, and ends when we let it.
-        self._jvm_told = False
+        self._jvm_had_signal = False
         #: The frame that the signal in hand has interrupted; None: no signal is in hand.
         self._interrupted: FrameType | None = None
         self._before: Any = signal.SIG_DFL
@@ -88,7 +88,7 @@ class Sigterm:
             self._ending = (*ending, thread)
             thread.start()
         else:
-            self._ending, self._told = None, False
+            self._ending, self._had_signal = None, False
             self._begun.release()
 
     def forget(self, end: End) -> None:
@@ -148,10 +148,10 @@ class Sigterm:
         self._interrupted = frame
         try:
             # The JVM may have got the same one and had all queries ended before the main thread comes here.
-            is_ours = self._handles and (self._told or self._jvm_told or bool(self._active))
-            is_second = is_ours and self._told
+            is_ours = self._handles and (self._had_signal or self._jvm_had_signal or bool(self._active))
+            is_second = is_ours and self._had_signal
             if is_ours and not is_second:
-                self._told = True
+                self._had_signal = True
                 self._begin()
             if callable(self._before) and not is_second:
                 self._before(number, frame)
@@ -170,14 +170,14 @@ class Sigterm:
 
     def _jvm_ends(self) -> None:
         """The JVM has got the signal; it goes on to end when this returns."""
-        self._jvm_told = True
+        self._jvm_had_signal = True
         self._begin()
         while self._ending is None:  # the handler has just begun
             time.sleep(0.01)
         while waited := [thread for thread in self._ending if thread.is_alive()]:
             waited[0].join()
         threading.main_thread().join(_MAIN_THREAD_S)  # which may stop its session now
-        self._jvm_told = False
+        self._jvm_had_signal = False
 
 
 def _thread(end: End) -> threading.Thread:

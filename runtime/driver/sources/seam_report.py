@@ -32,7 +32,7 @@ class SeamReport:
     state: JobState
     losses: SourceLosses
     listener: FactListener
-    _told: set[ForgottenMessages] = field(init=False, default_factory=set)
+    _reported: set[ForgottenMessages] = field(init=False, default_factory=set)
 
     def check(self) -> None:
         """Once live has begun, and while there is history to read.
@@ -50,8 +50,8 @@ class SeamReport:
             if any(not one.is_tolerated for one in gone):
                 raise DataLossError(loss_text(gone))
             for one in gone:
-                if one not in self._told:
-                    self._told.add(one)
+                if one not in self._reported:
+                    self._reported.add(one)
                     self.listener.on(messages_lost(one, name, self.state.epoch + 1))
             for topic, number, first, last in claim.overlaps(began):
                 raise CheckpointMismatchError(

@@ -155,7 +155,11 @@ class SourceLosses:
             try:
                 client = self._client(number)
                 now = client.topic_ids({*start, *end})
-                others = [topic for topic, told in now.items() if known.get(topic, told) != told and topic in start]
+                others = [
+                    topic
+                    for topic, messages in now.items()
+                    if known.get(topic, messages) != messages and topic in start
+                ]
                 lost = {topic: forgotten_in(client, topic, ReadPosition(source, start, known)) for topic in others}
             except MixedModeError as error:  # an epoch does not fail for want of an answer
                 logger.info("it is unknown whether topics were created again: %s", error)
@@ -218,8 +222,8 @@ class SourceLosses:
 
     def explained(self, error: BaseException) -> BaseException:
         """The error, or one that says which messages are gone, if that is what it came of."""
-        told = "\n".join(str(link) for link in links(error))
-        if not any(word in told for word in _OF_KAFKA):
+        messages = "\n".join(str(link) for link in links(error))
+        if not any(word in messages for word in _OF_KAFKA):
             return error
         ids = self.state.topic_ids
         known = [

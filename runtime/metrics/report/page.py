@@ -65,7 +65,7 @@ def _context(status: JobStatus, runs: Sequence[RunRecord]) -> dict[str, Any]:
     began = next((run.began for run in reversed(runs) if run.began is not None), None)
     epochs = newest.epochs[-1] if newest.epochs else None
     shards = list(_slowest(runs))
-    told = [(run, one) for run in reversed(runs) for one in reversed(run.happenings)]
+    listed = [(run, one) for run in reversed(runs) for one in reversed(run.happenings)]
     return {
         "version": importlib.metadata.version("mixedmode"),
         "title": newest.name or "unnamed query",
@@ -84,8 +84,8 @@ def _context(status: JobStatus, runs: Sequence[RunRecord]) -> dict[str, Any]:
         "runs_caption": _of(min(len(runs), _RUNS), len(runs), "run", "newest first"),
         "shards": _shard_rows(shards[:_SHARDS]),
         "shards_caption": "The shards that took longest in one epoch, each with its slowest one",
-        "events": [_event_row(run, one) for run, one in told[:_EVENTS]],
-        "events_caption": _of(min(len(told), _EVENTS), len(told), "event", "newest first"),
+        "events": [_event_row(run, one) for run, one in listed[:_EVENTS]],
+        "events_caption": _of(min(len(listed), _EVENTS), len(listed), "event", "newest first"),
         "made_at": clock(status.at_ms),
         "gaps": [],
     }

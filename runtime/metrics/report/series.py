@@ -92,13 +92,13 @@ def _rates(run: RunRecord) -> Iterator[Point]:
     before_ms, before_rows, stage = run.began_ms, 0, ""
     # What a stage takes from others is no row of the sources.
     readers = [] if run.began is None else [one.uid for one in run.began.stages if one.inputs]
-    for told in (told for told in run.backlog if not readers or told.stage in readers):
-        if told.stage != stage or told.rows < before_rows:
-            before_ms, before_rows, stage = round(told.at_ms - told.elapsed_s * 1000), 0, told.stage
-        elapsed_ms = told.at_ms - before_ms
-        if elapsed_ms > 0 and (told.rows > before_rows or told is not run.backlog[-1]):
-            yield Point(run.run_id, told.at_ms, (told.rows - before_rows) * 1000 / elapsed_ms, elapsed_ms)
-        before_ms, before_rows = told.at_ms, told.rows
+    for progress in (progress for progress in run.backlog if not readers or progress.stage in readers):
+        if progress.stage != stage or progress.rows < before_rows:
+            before_ms, before_rows, stage = round(progress.at_ms - progress.elapsed_s * 1000), 0, progress.stage
+        elapsed_ms = progress.at_ms - before_ms
+        if elapsed_ms > 0 and (progress.rows > before_rows or progress is not run.backlog[-1]):
+            yield Point(run.run_id, progress.at_ms, (progress.rows - before_rows) * 1000 / elapsed_ms, elapsed_ms)
+        before_ms, before_rows = progress.at_ms, progress.rows
     has_backlog, before_ms = bool(run.backlog), run.began_ms
     for epoch in run.epochs:
         began = [phase.began_ms for phase in run.phases if phase.began_ms <= epoch.at_ms - epoch.duration_ms]

@@ -103,15 +103,15 @@ class LinesDisplay:
 
     def __init__(self, console: Console) -> None:
         self._file = console.file
-        self._told, self._run_id = 0, ""
+        self._shown_count, self._run_id = 0, ""
         self._next_ms = 0
 
     def show(self, run: RunRecord, now_ms: int) -> None:
         if run.run_id != self._run_id:
-            self._run_id, self._told, self._next_ms = run.run_id, 0, 0
-        for one in run.happenings[self._told :]:
+            self._run_id, self._shown_count, self._next_ms = run.run_id, 0, 0
+        for one in run.happenings[self._shown_count :]:
             self._say(one.at_ms, f"{one.kind:<10} {one.detail}")
-        self._told = len(run.happenings)
+        self._shown_count = len(run.happenings)
         said = progress_line(run, now_ms)
         if said is not None and now_ms >= self._next_ms and run.ended is None:
             self._next_ms = now_ms + LINES_EVERY_MS

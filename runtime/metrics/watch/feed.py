@@ -21,7 +21,7 @@ class Feed(RunListener):
     def __init__(self, run_id: str, written: Callable[[], list[RunEvent]], listeners: Listeners = LISTENERS) -> None:
         self._run_id, self._listeners = run_id, listeners
         self._lock = threading.Lock()
-        self._told: list[RunEvent] = []
+        self._new_events: list[RunEvent] = []
         listeners.add(self)
         try:
             self._written: list[RunEvent] = written()
@@ -34,14 +34,14 @@ class Feed(RunListener):
     def onEvent(self, event: RunEvent) -> None:
         if event.run_id == self._run_id:
             with self._lock:
-                self._told.append(event)
+                self._new_events.append(event)
 
     def __call__(self) -> list[RunEvent]:
         """What is new."""
         with self._lock:
-            told, self._told = self._told, []
+            events, self._new_events = self._new_events, []
         written, self._written = self._written, []
-        return [*written, *(event for event in told if self._is_new(event))]
+        return [*written, *(event for event in events if self._is_new(event))]
 
     def _is_new(self, event: RunEvent) -> bool:
         """Whether the log, when it was read, did not have it."""

@@ -149,7 +149,7 @@ class ProcessorStage(KeyedOperator):
             frames = UserFrames.since(error.__traceback__)
             if isinstance(error, MixedModeError):
                 raise type(error)(frames.located(error, context), code=error.code) from error
-            raise UserCodeError(frames.told(error, context)) from error
+            raise UserCodeError(frames.description(error, context)) from error
 
     def order_in(self, epoch: EpochSpec) -> tuple[str, ...]:
         """Rows that are handed over together come side by side: of one key, or of one time of its clock."""

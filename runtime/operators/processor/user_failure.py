@@ -56,7 +56,7 @@ def explain_failure(error: BaseException, operator: ProcessorStage, run: Process
         asked, handler, rows = result
         frames = UserFrames.defining(operator.code_of(run.processor, handler))
         why = TypeError(f"{error}: {handler} returned {rows!r}; yield rows, or return an iterable of them")
-        return UserCodeError(frames.told(why, _context(asked, handler, operator, run)))
+        return UserCodeError(frames.description(why, _context(asked, handler, operator, run)))
     caller, start = _entered(error.__traceback__)
     if caller is None or start is None or isinstance(error, GeneratorExit) or _is_engines(error, start):
         return error
@@ -65,7 +65,7 @@ def explain_failure(error: BaseException, operator: ProcessorStage, run: Process
     frames = UserFrames.since(start)
     if isinstance(error, MixedModeError):
         return type(error)(frames.located(error, context), code=error.code)
-    return UserCodeError(frames.told(error, context))
+    return UserCodeError(frames.description(error, context))
 
 
 def _context(caller: TracebackType, handler: str, operator: ProcessorStage, run: ProcessorRun) -> str:

@@ -82,7 +82,7 @@ def test_another_source_begins_anew(store: CheckpointStore, spark_log: Path, bef
 class ToldLive:
     """Stands for the live query of sources that were told where to begin."""
 
-    def told_entry(self, sources: object) -> str:
+    def stated_entry(self, sources: object) -> str:
         return TOLD_ENTRY
 
 

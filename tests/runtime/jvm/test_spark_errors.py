@@ -68,6 +68,6 @@ def test_what_was_raised_comes_before_its_place() -> None:
 
 def test_what_spark_has_raised_in_a_users_function() -> None:
     """Is told as short there: the user's call of Spark has failed, and a page of Java does not say more."""
-    told = UserFrames.since(None).told(RuntimeError(CORRUPT), "function f of foreachBatch, batch 1")
+    told = UserFrames.since(None).description(RuntimeError(CORRUPT), "function f of foreachBatch, batch 1")
     assert told.startswith(f"RuntimeError: Encountered error while reading file {FILE}: ") and len(told) < 300, told
     assert told.endswith("\nin function f of foreachBatch, batch 1")

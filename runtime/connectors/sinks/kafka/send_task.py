@@ -58,7 +58,8 @@ class FileTask:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for place in [place for batch in batches for place in batch.column(0).to_pylist()]:
             lane = self.lanes[place]
-            yield _told(lane.number, self.common.sender(lane.number, lane.rows).send(lambda at: self.pieces(lane, at)))  # noqa: B023
+            sender = self.common.sender(lane.number, lane.rows)
+            yield _counted(lane.number, sender.send(partial(self.pieces, lane)))
 
     def pieces(self, lane: SendLane, position: int) -> Iterator[SendPiece]:
         """A lane's rows, from the file on that has a position."""
@@ -89,7 +90,7 @@ class RowTask:
         if first is not None:
             lane = first.column(first.num_columns - 2)[0].as_py()
             sender = self.common.sender(lane, self.ends[lane])
-            yield _told(lane, sender.send(lambda _: self._pieces(first, rows)))
+            yield _counted(lane, sender.send(lambda _: self._pieces(first, rows)))
 
     def _pieces(self, first: pa.RecordBatch, others: Iterable[pa.RecordBatch]) -> Iterator[SendPiece]:
         for rows in (first, *others):
@@ -103,7 +104,7 @@ def _rows_at_once(file: pq.FileMetaData) -> int:
     return max(1, min(_BATCH_ROWS, BYTES_PER_TRANSACTION * file.num_rows // max(1, size_bytes)))
 
 
-def _told(lane: int, messages: int) -> pa.RecordBatch:
+def _counted(lane: int, messages: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [pa.array([lane], pa.int32()), pa.array([messages], pa.int64())], ["lane", "messages"]
     )

@@ -325,7 +325,7 @@ def _array(values: Any, data_type: pa.DataType, length: int, wanted: str) -> pa.
                 _check_zones(array.type, data_type)
             array = array.cast(data_type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError, ValueError) as error:
-        raise StateSchemaError(f"{wanted}, got {_told(values)}: {error}") from error
+        raise StateSchemaError(f"{wanted}, got {_value_text(values)}: {error}") from error
     if len(array) != length:
         raise StateSchemaError(f"{wanted}: {length} keys, got {len(array)} values")
     return array
@@ -338,7 +338,7 @@ def _check_zones(found: pa.DataType, wanted: pa.DataType) -> None:
         raise TypeError(f"datetimes {'without' if found.tz is None else 'with'} a time zone; give them as {wanted}")
 
 
-def _told(values: Any) -> str:
+def _value_text(values: Any) -> str:
     """The kind of some values, and the first of them."""
     is_arrow = isinstance(values, (pa.Array, pa.ChunkedArray))
     kind = str(values.type) if is_arrow else str(getattr(values, "dtype", type(values).__name__))

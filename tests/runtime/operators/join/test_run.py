@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from join_support import GROUPS, LEFT, RIGHT, TINY, Model, Row, Shard, joined
 from mixedmode.errors import CheckpointMismatchError, StateSchemaError
-from mixedmode.runtime.checkpoints.identity import TOLD_BY_STATE, stage_differences
+from mixedmode.runtime.checkpoints.identity import FOUND_BY_STATE, stage_differences
 from mixedmode.runtime.operators.contract import InOrder
 from mixedmode.runtime.operators.join.definition import Sizes, TimeBounds
 from mixedmode.runtime.operators.join.output import JoinOutput
@@ -206,7 +206,7 @@ def test_a_changed_join_goes_on_with_rows_that_wait_if_they_know_enough() -> Non
     inner = joined("inner", TimeBounds(-20_000, 10_000)).evolved(state, record, {})
     told = [joined(how, at).describe() for how, at in (("full", bounds), ("inner", TimeBounds(-20_000, 10_000)))]
     assert stage_differences(*told)
-    assert stage_differences(*told, TOLD_BY_STATE) == []  # so the location takes it for the same job
+    assert stage_differences(*told, FOUND_BY_STATE) == []  # so the location takes it for the same job
     assert [change.split(" ")[0] for change in inner.changes] == ["the", "left"]
     assert "0.02 s" in inner.changes[1]
     with pytest.raises(CheckpointMismatchError, match="inner join, which does not know what a left join needs"):
