@@ -127,14 +127,14 @@ class LocalJob:
         self.here = LocalShardState(self.folder, uuid.uuid4().hex, self.filesystem, LocalStateCache(), self.tables)
         last = self.spec.last_stage.uid
         self.executors = {stage.uid: self.executor(stage, feeds=stage.uid != last) for stage in self.spec.stages}
-        exchanges = {uid: LocalHandoff(self.tables) for uid in self.executors if uid != last}
+        handoffs = {uid: LocalHandoff(self.tables) for uid in self.executors if uid != last}
         self.events = JobEvents.of(self.spec, state, lambda: None)
         listener: Any = _Listener(self.told)
         self.graph = GraphEpochs(
             job=self.spec,
             state=state,
             executors=cast(Any, self.executors),
-            exchanges=cast(Any, exchanges),
+            handoffs=cast(Any, handoffs),
             listener=listener,
             backlog=BacklogProgress(self.filesystem, f"{self.folder}/progress"),
             tag="test",

@@ -76,7 +76,7 @@ class CheckpointFolders:
         """Folder of an operator's state files."""
         return f"{self.home}/state/{uid}"
 
-    def exchange(self, uid: str) -> str:
+    def handoff(self, uid: str) -> str:
         """Folder of what a stage hands on to others."""
         return f"{self.home}/exchange/{uid}"
 

@@ -1,7 +1,7 @@
 """A job of several stages in this process: real operators, state files, watermarks and epochs; only Spark is not there.
 
 What Spark does to rows between two stages (partial aggregates, the first row of each key, the shuffle, the sort) is
-done here in plain Python, and exchanges are tables in memory.
+done here in plain Python, and handoffs are tables in memory.
 """
 
 from __future__ import annotations
@@ -131,15 +131,15 @@ class OneJob:
     def execute(self, frame: LocalRows, first: FusedStage, second: FusedStage) -> tuple[StageResult, StageResult]:
         self.first.job.epochs_together += 1
         done = self.first.execute(frame, first.spec, first.manifests).reports
-        exchange, files = (
+        handoff, files = (
             LocalHandoff(self.first.state.tables),
             [file for report in done for file in report.output],
         )
-        rows = exchange.frame(files)
+        rows = handoff.frame(files)
         try:
             followed = self.second.execute(None if rows is None else self.over(rows), second.spec, second.manifests)
         finally:
-            exchange.discard(files)
+            handoff.discard(files)
         handed_on = [
             replace(report, output=(), handed_on_rows=sum(file.rows for file in report.output)) for report in done
         ]
@@ -273,7 +273,7 @@ class Job(LocalJob):
                 self.epochs.sorted_pass(self.phase, source, final, drop_late=what == "lag")
         last = self.kinds[self.spec.last_stage.uid]
         found = [row for table in self.pending() for row in plain(table).to_pylist()]
-        assert not self.tables, "an exchange is gone with its epoch"
+        assert not self.tables, "a handoff is gone with its epoch"
         return sorted((last.handed_on(row) for row in found), key=repr)
 
     def fired_ms(self) -> Mapping[str, int]:

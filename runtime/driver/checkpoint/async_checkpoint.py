@@ -44,7 +44,7 @@ class CheckpointServices:
         store: where they go.
         lease: says whether the location is still this run's.
         events: what goes between the driver and the shards.
-        exchanges: what stages hand on to others, by stage.
+        handoffs: what stages hand on to others, by stage.
         compactor: compacts state files.
         clean_sources: has live files taken away that a complete checkpoint with this position of Spark's query holds.
     """
@@ -53,7 +53,7 @@ class CheckpointServices:
     store: CheckpointStore
     lease: DriverLease
     events: JobEvents
-    exchanges: Mapping[str, StageHandoff]
+    handoffs: Mapping[str, StageHandoff]
     compactor: StateCompactor
     clean_sources: Callable[[SparkPosition | None], None] = lambda position: None
     #: Set when the run has failed: what is not there yet is given up.

@@ -82,8 +82,8 @@ class Round:
         services.job.sink.sweep(epoch)
         if services.job.late_rows is not None:
             services.job.late_rows.sweep(epoch)
-        for exchange in services.exchanges.values():
-            exchange.sweep(epoch)
+        for handoff in services.handoffs.values():
+            handoff.sweep(epoch)
         store.spark_log.seal()
         services.clean_sources(self.cut.spark)
         for stage in self.cut.stages:

@@ -151,7 +151,7 @@ class EpochRunner:
             spec, is_known = pin.follow(stage.uid, order.spec, ())
         finished: dict[int, ShardReport] = {}
         if is_known:
-            place = place_of(self.job, self.graph.exchanges, stage.uid)
+            place = place_of(self.job, self.graph.handoffs, stage.uid)
             finished = pin.finished(stage.uid, place, follows=not is_first)
             self.listener.on(ShardsReused(len(finished), len(self.state.stages[stage.uid].shards)))
         folder = pin.reports if is_first else pin.reports_of(stage.uid)

@@ -53,7 +53,7 @@ class GraphEpochs:
         job: what to do.
         state: where the job stands.
         executors: by stage.
-        exchanges: what stages hand on, by stage; the last one has none, unless a job follows it.
+        handoffs: what stages hand on, by stage; the last one has none, unless a job follows it.
         listener: is told what happens.
         backlog: live progress of sorted passes.
         tag: Spark job tag of this run, by which its jobs can be cancelled.
@@ -65,7 +65,7 @@ class GraphEpochs:
     job: JobSpec
     state: JobState
     executors: Mapping[str, EpochExecutor]
-    exchanges: Mapping[str, StageHandoff]
+    handoffs: Mapping[str, StageHandoff]
     listener: FactListener
     backlog: BacklogProgress
     tag: str
@@ -168,7 +168,7 @@ class GraphEpochs:
         transform = self.job.output_transform_behind
         if transform is None:
             return done
-        found = {uid: self.exchanges[uid].frame(_output(one.reports)) for uid, one in done.items()}
+        found = {uid: self.handoffs[uid].frame(_output(one.reports)) for uid, one in done.items()}
         rows = {uid: frame for uid, frame in found.items() if frame is not None}
         if not rows:
             return done
@@ -280,7 +280,7 @@ class GraphEpochs:
         spec, is_known = pin.follow(stage.uid, spec, inputs)
         finished: Mapping[int, ShardReport] = {}
         if is_known:
-            finished = pin.finished(stage.uid, place_of(self.job, self.exchanges, stage.uid), follows=True)
+            finished = pin.finished(stage.uid, place_of(self.job, self.handoffs, stage.uid), follows=True)
             self.listener.on(ShardsReused(len(finished), len(state.shards)))
         reports = pin.reports_of(stage.uid)
         return StageRequest(spec, rows, reach=reach, finished=finished, report_folder=reports, in_place=in_place)
@@ -295,12 +295,12 @@ class GraphEpochs:
             frames = [emitted_when_due(frames[0], stage.event_time)]
         handed_on: list[tuple[StageEdge, DataFrame]] = []
         for edge in stage.edges:
-            files, exchange = staged.get(edge.origin, ()), self.exchanges[edge.origin]
+            files, handoff = staged.get(edge.origin, ()), self.handoffs[edge.origin]
             if in_place:
                 earlier = self.state.stages[edge.origin]
-                frame = exchange.frame_in_shards(files, earlier.operator.key_group_outputs, len(earlier.shards))
+                frame = handoff.frame_in_shards(files, earlier.operator.key_group_outputs, len(earlier.shards))
             else:
-                frame = exchange.frame(files)
+                frame = handoff.frame(files)
             if frame is not None:
                 handed_on.append((edge, frame))
         if handed_on:
@@ -310,7 +310,7 @@ class GraphEpochs:
     def _no_rows(self, stage: StageSpec) -> DataFrame | None:
         """What a stage takes of an earlier one that has staged nothing."""
         edge = stage.edges[0]
-        handed_on = [(edge, self.exchanges[edge.origin].no_rows)]
+        handed_on = [(edge, self.handoffs[edge.origin].no_rows)]
         return united(over_edges(handed_on, emitted=EMITTED_COLUMN in stage.operator.sort_columns))
 
     def _keeps_shards(self, stage: StageSpec) -> bool:
@@ -362,8 +362,8 @@ class GraphEpochs:
                 self._discard_exchange(uid, done.reports)
 
     def _discard_exchange(self, uid: str, reports: Sequence[ShardReport]) -> None:
-        if uid in self.exchanges:
-            self.exchanges[uid].discard(file for report in reports for file in report.output)
+        if uid in self.handoffs:
+            self.handoffs[uid].discard(file for report in reports for file in report.output)
 
     @contextmanager
     def _labelled(self, what: str) -> Iterator[None]:

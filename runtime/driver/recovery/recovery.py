@@ -36,7 +36,7 @@ from ..coordinators.task_graph import check_finished_tasks
 from ..epochs.pinned_backlog import PinnedBacklog
 from ..sources.replayed_files import LostFile, lost_before_replay, lost_of_backlog
 from ..state.job_state import JobState
-from ..state.stage_handoffs import exchanges_of, place_of
+from ..state.stage_handoffs import handoffs_of, place_of
 from .backlog_fingerprint import backlog_fingerprint
 from .initial_state import fresh_state, restored_state
 
@@ -140,8 +140,8 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
         log.rewind(metadata.spark)
     job.sink.sweep()
     delete_quietly(store.filesystem, store.runs)
-    for exchange in exchanges_of(job, store).values():
-        exchange.sweep()
+    for handoff in handoffs_of(job, store).values():
+        handoff.sweep()
     if job.late_rows is not None:
         job.late_rows.sweep()
     for uid, held in state.stages.items():
@@ -306,7 +306,7 @@ def _recover_backlog(
         What keeps finished shards, and files of the live source that they held and that are gone or changed.
     """
     store.guard()
-    fingerprint, stage, exchanges = None, state.first_stage, exchanges_of(job, store)
+    fingerprint, stage, handoffs = None, state.first_stage, handoffs_of(job, store)
     if job.settings.reuse_finished_shards and job.has_phase("backlog"):
         fingerprint = backlog_fingerprint(job, len(stage.shards), stage.max_parallelism)
     pin = PinnedBacklog(store, fingerprint or "")
@@ -316,7 +316,7 @@ def _recover_backlog(
     def finished() -> dict[str, list[ShardReport]]:
         return {
             one.uid: list(
-                pin.finished(one.uid, place_of(job, exchanges, one.uid), follows=one is not job.stages[0]).values()
+                pin.finished(one.uid, place_of(job, handoffs, one.uid), follows=one is not job.stages[0]).values()
             )
             for one in job.stages
         }
@@ -337,8 +337,8 @@ def _recover_backlog(
     staged = {file.name for its in reports.values() for report in its for file in report.output}
     job.sink.sweep(keep=staged)
     delete_quietly(store.filesystem, store.runs)
-    for exchange in exchanges.values():
-        exchange.sweep(keep=staged)
+    for handoff in handoffs.values():
+        handoff.sweep(keep=staged)
     for uid, held in state.stages.items():
         state_files = [file.name for report in reports.get(uid, ()) for file in report.files]
         store.retention.collect_garbage(uid, held.manifests, keep=state_files)

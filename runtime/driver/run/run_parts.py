@@ -86,7 +86,7 @@ def checkpoint_services(
     state: JobState,
     context: RunContext,
     events: JobEvents,
-    exchanges: Mapping[str, StageHandoff],
+    handoffs: Mapping[str, StageHandoff],
     executors: Mapping[str, EpochExecutor],
 ) -> CheckpointServices:
     """Whom the completion of a checkpoint asks.
@@ -96,7 +96,7 @@ def checkpoint_services(
         state: its state.
         context: the run's.
         events: those between coordinators and shards.
-        exchanges: what stages hand to others.
+        handoffs: what stages hand to others.
         executors: by stage.
     """
     cleaning = SourceCleaning(job, context.store, context.live)
@@ -106,7 +106,7 @@ def checkpoint_services(
         store=context.store,
         lease=context.lease,
         events=events,
-        exchanges=exchanges,
+        handoffs=handoffs,
         compactor=StateCompactor(job, state.job_id, context.run_id, context.store, executors),
         clean_sources=cleaning.clean,
         failed=context.failed,

@@ -25,7 +25,7 @@ from ..sources.source_losses import SourceLosses
 from ..sources.source_offsets import SourceOffsets
 from ..sources.source_status import SourceStatus
 from ..state.job_state import JobState
-from ..state.stage_handoffs import exchanges_of, place_of
+from ..state.stage_handoffs import handoffs_of, place_of
 from .run_context import RunContext
 from .run_parts import checkpoint_services, completing_threads, executor_of, scheduler_of
 
@@ -73,8 +73,8 @@ class RunningJob:
         scheduler = scheduler_of(job, state)
         tasks = TaskWorker(lifecycle_of(job, state))
         events = JobEvents.of(job, state, context.wake.set)
-        exchanges = exchanges_of(job, context.store)
-        executors = {uid: executor_of(job, state, uid, context, place_of(job, exchanges, uid)) for uid in state.stages}
+        handoffs = handoffs_of(job, context.store)
+        executors = {uid: executor_of(job, state, uid, context, place_of(job, handoffs, uid)) for uid in state.stages}
 
         def applied() -> None:
             context.published.of_state(state)
@@ -88,7 +88,7 @@ class RunningJob:
             job=job,
             state=state,
             executors=executors,
-            exchanges=exchanges,
+            handoffs=handoffs,
             listener=listener,
             backlog=context.backlog,
             tag=context.tag,
@@ -96,7 +96,7 @@ class RunningJob:
             applied=applied,
         )
         beside, tidying = completing_threads(job, context)
-        services = checkpoint_services(job, state, context, events, exchanges, executors)
+        services = checkpoint_services(job, state, context, events, handoffs, executors)
         context.published.of_state(state)
         return cls(
             job=job,

@@ -1,4 +1,4 @@
-"""Where the stages of a job put their rows: into exchanges, and the last one, unless a job follows it, where the sink's
+"""Where the stages of a job put their rows: into handoffs, and the last one, unless a job follows it, where the sink's
 output is staged."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ...spec import JobSpec
 
 
-def exchanges_of(job: JobSpec, store: CheckpointStore) -> dict[str, StageHandoff]:
+def handoffs_of(job: JobSpec, store: CheckpointStore) -> dict[str, StageHandoff]:
     """What stages hand on to others, or the last one to a job behind it, by stage."""
     schemas = {
         stage.uid: emitted_schema(stage.operator.output_schema) for stage in job.stages if stage is not job.last_stage
@@ -25,12 +25,12 @@ def exchanges_of(job: JobSpec, store: CheckpointStore) -> dict[str, StageHandoff
         schemas[job.last_stage.uid] = job.output_transform_behind.row_schema
     found = {}
     for uid, schema in schemas.items():
-        folder = store.exchange(uid)
+        folder = store.handoff(uid)
         uri = spark_uri(job.spark, job.checkpoint_location or store.location, folder)
         found[uid] = StageHandoff(job.planning, store.filesystem, folder, uri, schema)
     return found
 
 
-def place_of(job: JobSpec, exchanges: Mapping[str, StageHandoff], uid: str) -> OutputPlace:
+def place_of(job: JobSpec, handoffs: Mapping[str, StageHandoff], uid: str) -> OutputPlace:
     """Where the tasks of a stage put their rows; the sink must be open."""
-    return exchanges[uid].place if uid in exchanges else job.sink.output
+    return handoffs[uid].place if uid in handoffs else job.sink.output

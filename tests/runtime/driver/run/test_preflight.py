@@ -384,7 +384,7 @@ def test_the_checkpoints_of_a_location_are_listed_once(
     asked: list[str] = []
     monkeypatch.setattr(branch, "list_files", lambda *args: asked.append(args[1]) or list_files(*args))
     preflight.check_places(writer.option("checkpointLocation", str(tmp_path / "ck"))._compile()[1])
-    assert asked == [f"{tmp_path}/ck/mixedmode/checkpoints"]
+    assert [path for path in asked if path.endswith("/checkpoints")] == [f"{tmp_path}/ck/mixedmode/checkpoints"]
 
 
 def test_a_location_that_is_in_use(writer: MixedStreamWriter, tmp_path: Path) -> None:
