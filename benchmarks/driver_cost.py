@@ -261,6 +261,10 @@ class Driver:
         folder = self._runner.store.folder(self._run.state.checkpoint_id)
         self.checkpoints_cost.metadata_bytes.append(Path(folder, "_metadata").stat().st_size)
 
+    def tidy(self) -> None:
+        """Wait for what is done behind the last checkpoint, and take it over."""
+        self._run.checkpoints.housekeeping.wait()
+
     def forget(self) -> None:
         """What has been measured so far."""
         self.tasks.cost, self.checkpoints_cost = Cost(), Cost()

@@ -1,5 +1,8 @@
 """A stream that runs on and on: its epochs do not get slower, nor do files, memory or open handles pile up.
 
+What does grow is the time in which Spark lists the landing folder for each micro-batch, as each leaves one more file in
+it.  Plain Structured Streaming has the same, so it is told apart.
+
 Checkpoints are kept for a minute, so the number of files follows how many the last minute had; in a run of some minutes
 the second quarter has come there.
 """
@@ -37,9 +40,10 @@ _SOURCE_LOG_DELAY = "spark.sql.streaming.fileSource.log.cleanupDelay"
 class Sample:
     """How things stand after an epoch."""
 
-    #: Of the epoch, and of that what Spark takes to list the landing folder: each epoch has one more file in it.
+    #: Of the epoch; of that what Spark takes to list the landing folder, in which each epoch has one more file; the rest.
     seconds: float
     listing_s: float
+    own_s: float
     files: int
     spark_files: int
     python_bytes: int
@@ -71,7 +75,7 @@ def test_steady_state(benchmark: Any, spark: SparkSession, bench: Any) -> None:
     quarter = max(len(samples) // 4, 1)
     first, last = middle(samples[quarter : 2 * quarter]), middle(samples[-quarter:])
     findings = {
-        "steady-latency": last["seconds"] / first["seconds"],
+        "steady-latency": last["own_s"] / first["own_s"],
         "steady-files": last["files"] / first["files"],
         "steady-memory": last["python_bytes"] / first["python_bytes"],
         "steady-handles": last["handles"] / first["handles"],
@@ -80,6 +84,7 @@ def test_steady_state(benchmark: Any, spark: SparkSession, bench: Any) -> None:
     told = (
         ("p50 of an epoch, ms", "seconds", 1e3),
         ("of that Spark's list of the landing folder, ms", "listing_s", 1e3),
+        ("all else of it, ms", "own_s", 1e3),
         ("files of ours below the checkpoint location", "files", 1),
         ("files of Spark's own log there", "spark_files", 1),
         ("memory of all Python processes, MiB", "python_bytes", 1 / _MIB),
@@ -148,10 +153,12 @@ def sample(progress: Any, checkpoints: Path) -> Sample:
     pythons = [os.getpid(), *python_workers()]
     everyone = [os.getpid(), *descendants(os.getpid())]
     files = files_below(checkpoints)
+    listing_s = progress.durationMs["latestOffset"] / 1000
     of_spark = sum(path.startswith(str(checkpoints / "spark")) for path in files)
     return Sample(
         seconds=trigger_s(progress),
-        listing_s=progress.durationMs["latestOffset"] / 1000,
+        listing_s=listing_s,
+        own_s=trigger_s(progress) - listing_s,
         files=len(files) - of_spark,
         spark_files=of_spark,
         python_bytes=sum(map(memory_bytes, pythons)),

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mixedmode.runtime.driver.checkpoint import housekeeping
+from mixedmode.state.store.state_manifest import _LOGS_MAX
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 _SPARK_TYPES = {"int64": "long", "string": "string", "double": "double", "timestamp[us, tz=UTC]": "timestamp"}
@@ -339,3 +340,22 @@ def test_a_checkpoint_asks_an_object_store_for_little(
             running.requests()
             running.checkpoint()
         assert running.requests() == {"put": 4, "list": 1, "look": shards, "copy": shards, "delete": shards}
+
+
+def test_an_epoch_asks_the_store_for_no_more_when_many_have_been_before(
+    bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Epochs, their checkpoints and the cleaning behind each make no more requests late than early, over as many of
+    them as lie between two compactions."""
+    monkeypatch.setattr(housekeeping, "CLEAN_EVERY_MS", 0)
+    monkeypatch.setattr(housekeeping, "KEEP_MS", 0)
+    found = []
+    with bench("driver_cost").driver(tmp_path, 2, counted=True) as running:
+        for _ in range(10):
+            for _ in range(_LOGS_MAX):
+                running.epoch()
+                running.checkpoint()
+                running.tidy()
+            found.append(running.requests())
+    *_, last = (sum(requests.values()) for requests in found)
+    assert last <= max(sum(requests.values()) for requests in found[1:4])

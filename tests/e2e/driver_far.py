@@ -1,9 +1,9 @@
 """A job whose checkpoints and savepoints are far away, and whose sink is slow, in a process of its own.
 
 ``python driver_far.py <folder> first|second|last [<savepoint>]``: each life lets its files land together, an epoch
-each.  The first one takes a savepoint while they come, and stops.  ``lives`` in the folder gets a line of each life
-that stops: epochs and checkpoints of files, and requests to the store.  The last one writes ``expected``: what a plain
-batch gives.
+each.  Store and sink are slow as soon as the first life, or the second, is live.  The first one takes a savepoint while
+files come, and stops beside a checkpoint; ``said`` in the folder then has its epochs and checkpoints since it was live,
+and its requests to the store.  The last one writes ``expected``: what a plain batch gives.
 """
 
 from __future__ import annotations
@@ -25,10 +25,15 @@ from pyspark import cloudpickle
 #: What the sink takes to show the rows of a checkpoint.
 COMMIT_S = 2.0
 EVENTS = support.stream_of(144, seed=33)
-#: Rows of a file.
-ROWS = 6
-#: First and last event of what lands in each life.
-LANDS = {"first": (72, 102), "second": (102, 120), "last": (120, len(EVENTS))}
+#: First and last event of what lands in each life, and how many of them a file has.
+LANDS = {
+    "first": (72, 90, 6),
+    "stopped": (90, 102, 6),
+    "second": (102, 120, 6),
+    "last": (120, len(EVENTS), 12),
+}
+#: In the folder: what makes store and sink slow.
+SLOW = "slow"
 
 
 class Checkpoints(RunListener):
@@ -41,10 +46,21 @@ class Checkpoints(RunListener):
         self.count += 1
 
 
-def slowly(self: ParquetSink, transaction: Any, commit: Any = ParquetSink.commit) -> None:
-    """Show rows as a table does whose commits take long."""
-    time.sleep(COMMIT_S)
-    commit(self, transaction)
+def slow_down(is_slow: Path) -> None:
+    """Have the sink show rows as a table does whose commits take long, while a file is there."""
+    commit = ParquetSink.commit
+
+    def slowly(self: ParquetSink, transaction: Any) -> None:
+        if is_slow.exists():
+            time.sleep(COMMIT_S)
+        commit(self, transaction)
+
+    ParquetSink.commit = slowly  # type: ignore[method-assign]
+
+
+def land(world: support.World, first: int, last: int, rows: int) -> None:
+    """Events from one place to another, in files of so many."""
+    world.land(*[EVENTS[place : place + rows] for place in range(first, last, rows)])
 
 
 def in_flight(query: MixedQuery) -> bool:
@@ -59,29 +75,33 @@ def main(folder: Path, life: str, savepoint: str = "") -> None:
     spark = support.driver_session()
     world = support.World(spark, folder)
     world.checkpoints = folder / "far" / "checkpoints"
-    ParquetSink.commit = slowly  # type: ignore[method-assign]
+    is_slow = folder / SLOW
+    is_slow.unlink(missing_ok=True)
+    slow_down(is_slow)
     checkpoints = Checkpoints()
     add_listener(checkpoints)
     history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
     job = support.sessions(history, world.live(maxFilesPerTrigger="1"))
-    far_store.move_away(folder / "far")
+    far_store.move_away(folder / "far", is_slow)
     query = world.start(job)
     assert query.wait_for("live", 300), query.exception()
     complete, epoch = checkpoints.count, query.status["epoch"]
-    first, last = LANDS[life]
-    world.land(*[EVENTS[place : place + ROWS] for place in range(first, last, ROWS)])
+    if life != "last":
+        is_slow.touch()
+    land(world, *LANDS[life])
     if savepoint:
         support.wait_until(lambda: query.status["epoch"] > epoch + 1 and in_flight(query))
         query.savepoint(savepoint)
+        land(world, *LANDS["stopped"])
         support.wait_until(lambda: in_flight(query))
-    if life == "last":
-        world.land(support.flush_after(EVENTS))
-    query.processAllAvailable()
-    said = {"epochs": query.status["epoch"] - epoch, "checkpoints": checkpoints.count - complete}
+    else:
+        if life == "last":
+            world.land(support.flush_after(EVENTS))
+        query.processAllAvailable()
     query.stop()
     query.awaitTermination(1)
-    with open(folder / "lives", "a") as lives:
-        lives.write(f"{json.dumps({**said, 'requests': far_store.FarStore.requests})}\n")
+    said = {"epochs": query.status["epoch"] - epoch, "checkpoints": checkpoints.count - complete}
+    (folder / "said").write_text(json.dumps({**said, "requests": far_store.FarStore.requests}))
     if life == "last":
         (folder / "expected").write_text(repr(support.expected_sessions(spark, EVENTS)))
     os._exit(0)  # no need to wait for the JVM to say good-bye

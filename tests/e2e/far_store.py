@@ -1,4 +1,4 @@
-"""An object store that is far away: each request takes its time.  Files are on the local disk."""
+"""An object store that is far away: each request takes its time, once it is told to.  Files are on the local disk."""
 
 from __future__ import annotations
 
@@ -21,16 +21,22 @@ REQUEST_S = 0.2
 
 
 class FarStore(refusing.ObjectStore):
-    """The store.  Each process counts its own requests."""
+    """The store.  Each process counts its own requests.
+
+    Args:
+        is_slow: a file; while it is there requests take their time, in whatever process.
+    """
 
     requests = 0
 
-    def __init__(self) -> None:
+    def __init__(self, is_slow: Path) -> None:
         super().__init__(Path("no flag"))
+        self._is_slow = is_slow
 
     def _request(self, count: int = 1) -> None:
-        FarStore.requests += count
-        time.sleep(REQUEST_S * count)
+        if self._is_slow.exists():
+            FarStore.requests += count
+            time.sleep(REQUEST_S * count)
 
     def get_type_name(self) -> str:
         return "far"
@@ -80,17 +86,18 @@ class _Upload(refusing._Upload):
         super().close()
 
 
-def move_away(folder: Path) -> None:
+def move_away(folder: Path, is_slow: Path) -> None:
     """Whatever this process has below a folder is in the store from now on.
 
     Args:
         folder: where the store keeps its files.
+        is_slow: while this file is there requests take their time.
     """
     near = filesystem.resolve
 
     def resolve(location: str) -> tuple[fs.FileSystem, str]:
         found, path = near(location)
-        return (fs.PyFileSystem(FarStore()) if path.startswith(f"{folder}{os.sep}") else found), path
+        return (fs.PyFileSystem(FarStore(is_slow)) if path.startswith(f"{folder}{os.sep}") else found), path
 
     for module in list(sys.modules.values()):
         if vars(module).get("resolve") is near:
