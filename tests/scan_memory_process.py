@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 from mixedmode.runtime.scan.parquet_scan import FilePart, ParquetScan, ScanColumn
 from mixedmode.runtime.scan.partial_calls import PartialCall
 from mixedmode.runtime.scan.partial_scans import PartialScan, ScanKey
-from mixedmode.runtime.tasks.scan.heap import keep_heap
 from mixedmode.runtime.tasks.scan.partial_runs import Buckets, PartialRuns
 from mixedmode.runtime.tasks.scan.partial_scan import PartialScanTask
+from mixedmode.runtime.tasks.scan.worker_heap import keep_heap
 from pyarrow import fs
 
 _COLUMNS = (ScanColumn("k", "string", pa.string()), ScanColumn("v", "bigint", pa.int64()))

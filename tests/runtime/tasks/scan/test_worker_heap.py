@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from mixedmode.runtime.tasks.scan.heap import _glibc
+from mixedmode.runtime.tasks.scan.worker_heap import _glibc
 
 _PROGRAM = """
 import resource, sys
