@@ -36,7 +36,7 @@ class LocalRows:
 
 
 def look_at(frame: Any, event_time: str, inputs: Sequence[LiveInput]) -> Reach:
-    """As :func:`..runtime.connectors.sources.inputs.look_at`, of rows in memory.
+    """As :func:`..runtime.connectors.sources.live_inputs.look_at`, of rows in memory.
 
     Args:
         frame: the rows.
