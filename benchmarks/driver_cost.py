@@ -23,8 +23,8 @@ from unittest import mock
 
 from counted_store import CountedStore
 from mixedmode.runtime.connectors.sinks import SinkSpec, files, make_sink
-from mixedmode.runtime.connectors.sources.inputs import LiveInput
-from mixedmode.runtime.connectors.sources.lanes import Lane
+from mixedmode.runtime.connectors.sources.live_inputs import LiveInput
+from mixedmode.runtime.connectors.sources.source_lanes import Lane
 from mixedmode.runtime.connectors.staging import StagedFile
 from mixedmode.runtime.driver.checkpoint import state_compactor
 from mixedmode.runtime.driver.epochs.source_rows import SourceRows

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from .connectors.late_rows import LateRows
     from .connectors.sinks.base import Sink
-    from .connectors.sources.inputs import LiveInput
-    from .connectors.sources.lanes import Lane
+    from .connectors.sources.live_inputs import LiveInput
+    from .connectors.sources.source_lanes import Lane
     from .operators.output_transform import OutputTransform
     from .protocols.operator_events.coordinator import OperatorCoordinator
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from ..runtime.checkpoints.metadata import CheckpointMetadata
-from ..runtime.connectors.sources.inputs import LiveInput
+from ..runtime.connectors.sources.live_inputs import LiveInput
 from ..runtime.connectors.staged_form import StagedForm
 from ..runtime.connectors.staging import StagedFile
 from ..runtime.driver.coordinators.event_channels import JobEvents

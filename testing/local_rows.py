@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..runtime.connectors.sources.inputs import INPUT_COLUMN, LiveInput, Reach, by_input
+from ..runtime.connectors.sources.live_inputs import INPUT_COLUMN, LiveInput, Reach, by_input
 from ..runtime.operators.keyed.keyed_rows import KEY_GROUP_COLUMN, NO_TIME, micros_of
 
 
@@ -36,7 +36,7 @@ class LocalRows:
 
 
 def look_at(frame: Any, event_time: str, inputs: Sequence[LiveInput]) -> Reach:
-    """As :func:`..runtime.connectors.sources.inputs.look_at`, of rows in memory.
+    """As :func:`..runtime.connectors.sources.live_inputs.look_at`, of rows in memory.
 
     Args:
         frame: the rows.

@@ -16,7 +16,7 @@ from ..errors import PlanError
 from ..planner.inputs.event_time import check_event_time
 from ..planner.inputs.schemas import check_key_type, find_column, missing_column, same_type
 from ..runtime.catalyst.types.arrow_types import arrow_schema
-from ..runtime.connectors.sources.inputs import INPUT_COLUMN, LiveInput
+from ..runtime.connectors.sources.live_inputs import INPUT_COLUMN, LiveInput
 from ..runtime.operators.contract import EpochSpec
 from ..runtime.operators.join.columns import LEFT, RIGHT, SIDE_COLUMN, SIDE_NAMES, TIME_COLUMN, key_column, side_column
 from ..runtime.operators.keyed.keyed_rows import INITIAL_STATE_COLUMN, KEY_GROUP_COLUMN, KIND_COLUMN, NO_TIME, micros_of

@@ -57,8 +57,8 @@ FILES_IN_A_ROOM = 20
 #: How many lines a file may have, and how many methods a class.
 LINES_IN_A_FILE = 400
 METHODS_IN_A_CLASS = 20
-#: Files and classes that are larger and have to be taken apart yet, with the most that they may have meanwhile.  Those
-#: of ``planner/frames`` and ``testing`` have a method for each of Spark's, or of what a user does with a job.
+#: Classes that are larger, with the most methods that they may have: those of ``planner/frames`` have one for each of
+#: Spark's, contracts one for each thing that an implementation says, and ``runtime/protocols`` follows Flink's classes.
 LARGER = {
     "planner/frames/frame.py MixedFrame": 27,
     "planner/frames/writer.py MixedStreamWriter": 25,

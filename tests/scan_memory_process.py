@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 from mixedmode.runtime.scan.parquet_scan import FilePart, ParquetScan, ScanColumn
 from mixedmode.runtime.scan.partial_calls import PartialCall
 from mixedmode.runtime.scan.partial_scans import PartialScan, ScanKey
-from mixedmode.runtime.tasks.scan.heap import keep_heap
 from mixedmode.runtime.tasks.scan.partial_runs import Buckets, PartialRuns
 from mixedmode.runtime.tasks.scan.partial_scan import PartialScanTask
+from mixedmode.runtime.tasks.scan.worker_heap import keep_heap
 from pyarrow import fs
 
 _COLUMNS = (ScanColumn("k", "string", pa.string()), ScanColumn("v", "bigint", pa.int64()))
@@ -53,7 +53,17 @@ def _scanned(parts: list[FilePart], folder: Path, memory_bytes: int) -> tuple[in
     local, buckets = fs.LocalFileSystem(), Buckets(2, 128)
     partials = PartialScan(ParquetScan(_COLUMNS), (ScanKey("k", "k"),), _CALLS)
     task = PartialScanTask(
-        partials, local, (), local, str(folder), "r", _SCHEMA, ("k",), buckets, (), memory_bytes=memory_bytes
+        partials=partials,
+        source=local,
+        parts=(),
+        target=local,
+        folder=str(folder),
+        name="r",
+        schema=_SCHEMA,
+        group_columns=("k",),
+        buckets=buckets,
+        without=(),
+        memory_bytes=memory_bytes,
     )
     paths = task.scanned(parts, "a").runs
     runs = PartialRuns(local, paths, _SCHEMA, buckets, ("k",), _CALLS, memory_bytes, str(folder), None)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...runtime.metrics.descriptions import ROUTINE, description_of
+from ...runtime.metrics.event_descriptions import ROUTINE, description_of
 from ...runtime.metrics.events import events
 from ...runtime.metrics.events.event_json import to_json
 from ...runtime.metrics.events.event_reader import read_history

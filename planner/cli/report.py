@@ -7,7 +7,7 @@ from pathlib import Path
 from ...errors import QueryError
 from ...runtime.metrics.events.event_reader import read_history
 from ...runtime.metrics.report.page import render
-from ...runtime.metrics.runs import runs_of, since
+from ...runtime.metrics.run_records import runs_of, since
 from ...runtime.metrics.status import status_of
 from .console import misused
 

@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 from ...errors import PlanError
 from ...runtime.catalyst.columns import is_case_sensitive
 from ...runtime.catalyst.spark_session import empty_frame
-from ...runtime.connectors.sources.inputs import LiveInput
+from ...runtime.connectors.sources.live_inputs import LiveInput
 from ...runtime.jvm.spark_errors import error_text
 from ...runtime.operators.frame_steps import FrameStep, Metrics
 from .environment import check_session, refuse_connect

@@ -18,7 +18,7 @@ from ...errors import PlanError
 from ...runtime.catalyst.spark_expressions import class_name, items
 from ...runtime.catalyst.spark_plans import analyzed
 from ...runtime.catalyst.spark_session import empty_frame
-from ...runtime.connectors.sources.inputs import INPUT_COLUMN
+from ...runtime.connectors.sources.live_inputs import INPUT_COLUMN
 from .event_time import EVENT_TIME_MARK
 from .inputs import InputPart
 

@@ -17,7 +17,7 @@ from .job_facts import runs_sorted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from ...runtime.connectors.sources.lanes import Lane
+    from ...runtime.connectors.sources.source_lanes import Lane
     from ...runtime.spec import Settings, StageSpec
 
 _OPTION = "execution.backlog.engine"

@@ -14,8 +14,8 @@ from ...runtime.catalyst.spark_session import session_settings
 from ...runtime.catalyst.types.spark_durations import duration_ms
 from ...runtime.connectors.late_rows import LateRows
 from ...runtime.connectors.sinks import Sink
-from ...runtime.connectors.sources.lanes import Lane, live_frame
 from ...runtime.connectors.sources.live_query import delivers_one_batch
+from ...runtime.connectors.sources.source_lanes import Lane, live_frame
 from ...runtime.operators.output_transform import OutputTransform
 from ...runtime.spec import JobSpec, Settings, StageSpec
 from ..inputs.inputs import Inputs

@@ -12,7 +12,7 @@ from ...runtime.spec import Settings, StageEdge, StageSpec
 from ..inputs.inputs import Inputs
 from ..stages.stage import STAGE_UID, KeyedStage, stages_of
 from .kept_shards import with_key_groups
-from .lanes import Lanes
+from .source_lanes import Lanes
 
 
 @dataclass(frozen=True)

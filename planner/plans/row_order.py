@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...runtime.connectors.sources.lanes import Lane
+from ...runtime.connectors.sources.source_lanes import Lane
 from ...runtime.spark_io.file_rows import has_file_rows
 from ...runtime.spec import StageSpec
 from .graph import StageGraph

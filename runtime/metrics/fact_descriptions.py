@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..jvm.spark_errors import what_happened
 from ..protocols.lifecycle.events import Stop
 from ..support.redaction import redacted
-from .descriptions import Description, description_of
+from .event_descriptions import Description, description_of
 from .events.facts import (
     InputEnded,
     LiveBegins,

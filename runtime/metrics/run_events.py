@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 
 from ..jvm.spark_errors import what_happened
+from .event_translation import EventTranslator
 from .events import facts
 from .events.event_files import HistoryFolder
 from .events.event_log import EventLog, LogLimits
@@ -25,7 +26,6 @@ from .events.events import CheckpointCompleted, InputNode, PlannedPhase, RunBega
 from .events.facts import Fact
 from .events.mailbox import Mailbox
 from .events.run_listener import LISTENERS, Listeners, is_routine
-from .translation import EventTranslator
 
 if TYPE_CHECKING:
     from ..spec import JobSpec, StageSpec

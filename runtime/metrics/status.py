@@ -15,7 +15,7 @@ from ..checkpoints.lease.run_presence import RunPresence, standing_of
 from ..storage.filesystem import resolve
 from .events.event_reader import HistoryTail
 from .events.events import CheckpointCompleted, EpochApplied
-from .runs import RunRecord, runs_of
+from .run_records import RunRecord, runs_of
 
 
 @dataclass(frozen=True)

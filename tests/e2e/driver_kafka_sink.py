@@ -15,7 +15,7 @@ from pathlib import Path
 
 import support
 from kafka_broker import Broker
-from mixedmode.runtime.connectors.sinks.kafka import lanes
+from mixedmode.runtime.connectors.sinks.kafka import send_lanes
 from mixedmode.runtime.connectors.sinks.kafka import sink as sinks
 from pyspark.sql import functions as F
 
@@ -29,7 +29,7 @@ def die_with_the_first_message(broker: Broker, topic: str) -> None:
 
 def main(folder: Path, brokers: str, topic: str) -> None:
     if os.environ["TEST_LIFE"] != "small":
-        lanes.ROWS_PER_LANE, sinks.ROWS_PER_TRANSACTION = 20, 9
+        send_lanes.ROWS_PER_LANE, sinks.ROWS_PER_TRANSACTION = 20, 9
     spark = support.driver_session("local[2,3]")
     world = support.World(spark, folder)
     history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))

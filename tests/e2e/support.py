@@ -18,8 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from intervals import VARIABLE as INTERVAL
+from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
+from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.driver.checkpoint import housekeeping
 from mixedmode.state.store import state_manifest
+from pyarrow import fs
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -117,6 +120,17 @@ def rocksdb_state_store(spark: SparkSession) -> Iterator[None]:
             spark.conf.set(name, value)
 
 
+#: Micro-batches with rows out of order, rows that are late, null keys, quiet keys, and a flush.
+OUT_OF_ORDER: list[list[Event]] = [
+    [("a", 1000, 1), ("b", 1010, 2), ("a", 950, 3), (None, 1001, 4)],
+    [("a", 1200, 4), ("b", 905, 5), ("c", 911, 6), (None, 1100, 9)],  # the watermark is 910: b is late, c is not
+    [("c", 1101, 7), ("a", 1099, 1), ("b", 1650, 8)],  # the watermark is 1100: a is late
+    [("d", 1549, 9), ("d", 1551, 10), ("a", 2600, 11), (None, 1990, 12)],
+    [("e", 2700, 12)],
+    [(FLUSH_KEY, 10_000, 0)],
+]
+
+
 class World:
     """The folders of one job: history, landing zone of the live source, output, checkpoints."""
 
@@ -168,6 +182,30 @@ class World:
     def stop_all(self) -> None:
         for query in self.queries:
             query.stop()
+
+
+def live(query: MixedQuery) -> MixedQuery:
+    """The query, once it is live."""
+    assert query.wait_for("live", 300), query.exception()
+    return query
+
+
+def one_life(world: World, keyed: Any, options: dict[str, Any], *parts: Sequence[Event]) -> MixedQuery:
+    """One life of a job: to the live phase, then some files, then stop."""
+    query = live(world.start(keyed, options))
+    for part in parts:
+        world.land(part)
+        query.processAllAvailable()
+    query.stop()
+    assert query.exception() is None, query.exception()
+    return query
+
+
+def latest(world: World) -> CheckpointMetadata:
+    """The newest checkpoint of a job."""
+    metadata = CheckpointStore(fs.LocalFileSystem(), str(world.checkpoints)).latest()
+    assert metadata is not None
+    return metadata
 
 
 def wait_until(true: Callable[[], bool], seconds: float = 300) -> None:

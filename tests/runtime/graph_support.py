@@ -14,7 +14,7 @@ from typing import Any
 from unittest import mock
 
 import pyarrow as pa
-from mixedmode.runtime.connectors.sources.inputs import LiveInput
+from mixedmode.runtime.connectors.sources.live_inputs import LiveInput
 from mixedmode.runtime.driver.epochs import graph_epochs, stage_fusion
 from mixedmode.runtime.driver.epochs.epoch_specs import OBSERVED
 from mixedmode.runtime.driver.epochs.source_rows import SourceRows

@@ -25,7 +25,7 @@ from mixedmode.runtime.metrics.events.events import (
     StageNode,
     StageProgress,
 )
-from mixedmode.runtime.metrics.runs import runs_of
+from mixedmode.runtime.metrics.run_records import runs_of
 
 #: 2026-11-20, 21:00 UTC.
 START_MS = 1_795_208_400_000

@@ -188,3 +188,11 @@ def batches(rows: list[Input], batch_rows: int) -> list[pa.RecordBatch]:
         arrays = [pa.array(values, field.type) for values, field in zip(zip(*part, strict=True), schema, strict=True)]
         made.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
     return made
+
+
+def by_key(output: list[tuple[Any, ...]]) -> dict[str, list[tuple[Any, ...]]]:
+    """Rows whose second column is the key, by key."""
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    for row in output:
+        found.setdefault(row[1], []).append(row)
+    return found

@@ -9,7 +9,7 @@ from ...operators.contract import EpochSpec, InOrder
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 
 if TYPE_CHECKING:
-    from ...connectors.sources.inputs import Reach
+    from ...connectors.sources.live_inputs import Reach
     from ...protocols.watermarks import WatermarkTracker
     from ..state.job_state import JobState
     from ..state.stage_state import StageState

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from ...catalyst.spark_observations import unobserved
-from ...connectors.sources.inputs import LiveInput, Reach, by_input, look_at, look_at_footers
+from ...connectors.sources.live_inputs import LiveInput, Reach, by_input, look_at, look_at_footers
 from ...jobs.executor import StageResult
 from ...operators.contract import EpochSpec
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK

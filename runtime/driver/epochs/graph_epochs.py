@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from ...catalyst.prepared.micro_batch import job_label
 from ...catalyst.spark_cluster import JobTasks
 from ...catalyst.spark_observations import unobserved
-from ...connectors.sources.inputs import INPUT_COLUMN, look_at
+from ...connectors.sources.live_inputs import INPUT_COLUMN, look_at
 from ...connectors.stage_handoff import StageHandoff
 from ...connectors.staging import StagedFile
 from ...jobs.executor import EpochExecutor, StageResult

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from ...catalyst.columns import event_time_us
 from ...catalyst.prepared.micro_batch import partitions_of
 from ...catalyst.spark_session import empty_frame
-from ...connectors.sources.inputs import INPUT_COLUMN
-from ...connectors.sources.lanes import rows_by_lane
+from ...connectors.sources.live_inputs import INPUT_COLUMN
+from ...connectors.sources.source_lanes import rows_by_lane
 from ...operators.arrival_order import in_one_order
 from ...operators.frame_steps import behind_steps, done, united
 from ...spark_io.file_rows import with_file_rows

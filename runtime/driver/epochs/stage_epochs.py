@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ...connectors.sources.inputs import Reach
+from ...connectors.sources.live_inputs import Reach
 from ...operators.contract import EpochSpec
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ...tasks.report import ShardReport

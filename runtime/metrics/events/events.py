@@ -22,7 +22,7 @@ class RunEvent:
     """Something that has happened in a run of a query.
 
     Every event that a listener gets has the four fields below.  The driver makes events without them, and
-    :mod:`..translation` adds them.
+    :mod:`..event_translation` adds them.
     """
 
     #: Id of the query: the same over restarts from one ``checkpointLocation``.

@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ..events.events import EpochApplied
-from ..runs import Happening, RunRecord
+from ..run_records import Happening, RunRecord
 from ..status import JobStatus
 from ..units import clock, count, digits, iso, lasting, size, span, whole
 from .charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, chart

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from ..events.events import EpochApplied
-from ..runs import RunRecord
+from ..run_records import RunRecord
 from ..units import per_second, size, span
 from .charts import Point, Series, greatest, last, mean
 from .scales import binary, temporal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..runs import RunRecord
+from ..run_records import RunRecord
 from ..units import clock, span
 from .charts import LEFT, RIGHT, Axis, ChartMark, Shade, Span
 from .scales import TimeScale

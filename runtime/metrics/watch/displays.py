@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from rich.console import Console
 from rich.live import Live
 
-from ..runs import RunRecord
+from ..run_records import RunRecord
 from ..units import clock, count, lasting, percent, size
 from .view import BACKLOG, checkpoint_of, in_numbers, rows_per_s, stage_of, view
 

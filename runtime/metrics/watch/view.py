@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..events.events import BacklogProgressed, EpochApplied
-from ..runs import Happening, RunRecord
+from ..run_records import Happening, RunRecord
 from ..units import clock, count, lasting, percent, size, span, time_to_go, whole
 
 #: Epochs and events that are shown, and the time over which rows/s is the mean.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..events.events import RunEvent
-from ..runs import RunRecord
+from ..run_records import RunRecord
 from .displays import Display
 
 #: Time between two looks.

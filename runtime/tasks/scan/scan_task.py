@@ -16,8 +16,8 @@ from ...jvm.worker.worker_tasks import task_begins
 from ...scan.parquet_scan import FilePart, NotTakenError, ParquetScan
 from ..progress import ScanProgress
 from ..report import report_batch
-from .heap import keep_heap
 from .partial_runs import Buckets
+from .worker_heap import keep_heap
 
 
 class ScannedPart(Protocol):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from ...connectors.sources.inputs import INPUT_COLUMN
+from ...connectors.sources.live_inputs import INPUT_COLUMN
 from ...support.arrow_columns import as_micros
 
 

@@ -46,9 +46,9 @@ from ..local_report import leave_report
 from ..progress import TaskProgress
 from ..report import NO_SHARD, REPORT_SUFFIX, ShardReport, report_batch
 from ..report_accumulator import ReportSender
-from ..scan.heap import keep_heap, release_heap
 from ..scan.partial_runs import PartialRuns
 from ..scan.row_runs import RowRuns
+from ..scan.worker_heap import keep_heap, release_heap
 from .durable_files import Publications
 from .input_times import InputTimes
 from .pass_pause import PauseMarker

@@ -14,7 +14,7 @@ from kafka_broker import Broker
 from mixedmode.errors import CheckpointError
 from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
 from mixedmode.runtime.connectors.sinks import kafka as kafka_sinks
-from mixedmode.runtime.connectors.sinks.kafka import lanes
+from mixedmode.runtime.connectors.sinks.kafka import send_lanes
 from mixedmode.runtime.connectors.sinks.kafka import sink as sink_module
 from mixedmode.runtime.connectors.sinks.kafka.sink import KafkaSink
 from mixedmode.runtime.connectors.staged_output import StagedOutput
@@ -103,7 +103,7 @@ def test_a_checkpoint_is_sent_once_and_a_newer_drivers_only(
     """Committed again, in several lanes and transactions, nothing is sent twice; other rows under the id of a
     checkpoint that has been sent are; a driver that others have taken over from sends nothing any more; and where the
     brokers may have forgotten how far a checkpoint was sent, it is refused."""
-    monkeypatch.setattr(lanes, "ROWS_PER_LANE", 10)
+    monkeypatch.setattr(send_lanes, "ROWS_PER_LANE", 10)
     monkeypatch.setattr(sink_module, "ROWS_PER_TRANSACTION", 8)
     topic = kafka.create("once", 2)
     stage = Stage(spark, tmp_path, kafka.bootstrap, "value string", topic=topic)

@@ -72,17 +72,6 @@ def job_of(read: Any) -> Any:
     )
 
 
-#: Micro-batches with rows out of order, rows that are late, quiet keys, null keys, and a flush.
-BATCHES: list[list[support.Event]] = [
-    [("a", 1000, 1), ("b", 1010, 2), ("a", 950, 3), (None, 1001, 4)],
-    [("a", 1200, 4), ("b", 905, 5), ("c", 911, 6), (None, 1100, 9)],  # the watermark is 910: b is late, c is not
-    [("c", 1101, 7), ("a", 1099, 1), ("b", 1650, 8)],  # the watermark is 1100: a is late
-    [("d", 1549, 9), ("d", 1551, 10), ("a", 2600, 11), (None, 1990, 12)],
-    [("e", 2700, 12)],
-    [(support.FLUSH_KEY, 10_000, 0)],
-]
-
-
 def plain(frame: DataFrame) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in frame.collect() if row.key != support.FLUSH_KEY), key=repr)
 
@@ -103,7 +92,7 @@ def test_a_stream_agrees_with_stock(worlds: Any, spark: SparkSession) -> None:
         options = {"execution.runtime-mode": "streaming", "pipeline.timers": "after-rows"}
         query = world.start(job_of(mixedmode.read(live=world.live())), options)
         assert query.wait_for("live", 300), query.exception()
-        for batch in BATCHES:
+        for batch in support.OUT_OF_ORDER:
             for one, its in ((stock, reference), (world, query)):
                 one.land(batch)
                 its.processAllAvailable()

@@ -91,17 +91,6 @@ class FrameSessions(StatefulProcessor):
         )
 
 
-#: Micro-batches with rows out of order, rows that are late, null keys, quiet keys, and a flush.
-BATCHES: list[list[support.Event]] = [
-    [("a", 1000, 1), ("b", 1010, 2), ("a", 950, 3), (None, 1001, 4)],
-    [("a", 1200, 4), ("b", 905, 5), ("c", 911, 6), (None, 1100, 9)],  # the watermark is 910: b is late, c is not
-    [("c", 1101, 7), ("a", 1099, 1), ("b", 1650, 8)],  # the watermark is 1100: a is late
-    [("d", 1549, 9), ("d", 1551, 10), ("a", 2600, 11), (None, 1990, 12)],
-    [("e", 2700, 12)],
-    [(support.FLUSH_KEY, 10_000, 0)],
-]
-
-
 @pytest.fixture(autouse=True, scope="module")
 def _zone(spark: SparkSession) -> Iterator[None]:
     """A session whose zone is not the machine's, with frames of at most two rows."""
@@ -124,7 +113,7 @@ def in_stock(world: World, job: Callable[[DataFrame], DataFrame]) -> list[tuple[
             .option("checkpointLocation", str(world.folder / "stock"))
             .start()
         )
-        for batch in BATCHES:
+        for batch in support.OUT_OF_ORDER:
             world.land(batch)
             query.processAllAvailable()
         query.stop()
@@ -154,7 +143,7 @@ def test_a_stream_agrees_with_stock(worlds: Any, spark: SparkSession) -> None:
     options = {"execution.runtime-mode": "streaming", "pipeline.timers": "after-rows"}  # timers behind rows, as stock
     query = world.start(job_of(mixedmode.read(live=rich(world.live())), initial), options)
     assert query.wait_for("live", 300), query.exception()
-    for batch in BATCHES:
+    for batch in support.OUT_OF_ORDER:
         world.land(batch)
         query.processAllAvailable()
     query.stop()

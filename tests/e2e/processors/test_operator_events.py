@@ -16,7 +16,7 @@ from mixedmode.runtime.driver.checkpoint import async_checkpoint
 from mixedmode.runtime.support import failpoints
 from numbering import Counting, Numbering
 from pyspark import cloudpickle
-from support import World
+from support import World, live
 
 pytestmark = pytest.mark.spark
 
@@ -29,11 +29,6 @@ SLOW = {"execution.checkpointing.interval": "1 h"}
 def start(world: World, coordinator: Any, options: dict[str, Any] | None = None, **trigger: Any) -> MixedQuery:
     job = numbering.described(world.history(EVENTS[:100]), world.live(), coordinator)
     return world.start(job, {**SLOW, **(options or {})}, **trigger)
-
-
-def live(query: MixedQuery) -> MixedQuery:
-    assert query.wait_for("live", 300), query.exception()
-    return query
 
 
 def delivered(world: World) -> dict[int, list[int]]:

@@ -24,14 +24,8 @@ EVENTS = support.stream_of(240, seed=5)
 
 def run(world: World, options: dict[str, Any], *parts: list[support.Event]) -> MixedQuery:
     """One life of the job: to the live phase, then some files, then stop."""
-    query = world.start(support.sessions(world.history(EVENTS[:80]), world.live()), {**OBSERVED, **options})
-    assert query.wait_for("live", 300), query.exception()
-    for part in parts:
-        world.land(part)
-        query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None
-    return query
+    job = support.sessions(world.history(EVENTS[:80]), world.live())
+    return support.one_life(world, job, {**OBSERVED, **options}, *parts)
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.support import failpoints
 from pyarrow import fs
 from savepoint_support import write_savepoint
-from support import World
+from support import World, live
 
 pytestmark = pytest.mark.spark
 
@@ -37,11 +37,6 @@ def savepoint_of(world: World, path: Path) -> Path:
     latest = store.latest()
     assert latest is not None
     return Path(write_savepoint(store, latest, str(path), "{}"))
-
-
-def live(query: MixedQuery) -> MixedQuery:
-    assert query.wait_for("live", 300), query.exception()
-    return query
 
 
 @pytest.fixture(scope="module")

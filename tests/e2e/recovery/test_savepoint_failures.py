@@ -10,17 +10,14 @@ from typing import Any
 
 import pytest
 import support
-from mixedmode import CheckpointError, MixedQuery, QueryError
+from mixedmode import CheckpointError, QueryError
 from mixedmode.planner.cli.app import app
-from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.savepoints import writer as savepoint_writer
-from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.driver.checkpoint import housekeeping
 from mixedmode.runtime.driver.epochs import epoch_runner
 from mixedmode.runtime.driver.run import runner
 from mixedmode.runtime.support import failpoints
-from pyarrow import fs
-from support import World
+from support import World, latest, live
 from typer.testing import CliRunner
 
 pytestmark = pytest.mark.spark
@@ -32,17 +29,6 @@ EVENTS = support.stream_of(160, seed=21)
 
 def job(history: Any, live: Any) -> Any:
     return support.sessions(history, live).uid("sessions")
-
-
-def live(query: MixedQuery) -> MixedQuery:
-    assert query.wait_for("live", 300), query.exception()
-    return query
-
-
-def latest(world: World) -> CheckpointMetadata:
-    metadata = CheckpointStore(fs.LocalFileSystem(), str(world.checkpoints)).latest()
-    assert metadata is not None
-    return metadata
 
 
 @pytest.mark.slow

@@ -28,13 +28,7 @@ def sessions(live: Any, processor: Any, delay: str = "0 seconds", uid: str = "se
 
 
 def lived(world: World, keyed: Any, options: dict[str, Any], *parts: Any) -> None:
-    query = world.start(keyed, {**OBSERVED, **options})
-    assert query.wait_for("live", 300), query.exception()
-    for part in parts:
-        world.land(part)
-        query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None, query.exception()
+    support.one_life(world, keyed, {**OBSERVED, **options}, *parts)
 
 
 @pytest.fixture(scope="module")

@@ -16,18 +16,15 @@ import mixedmode
 import pytest
 import support
 from mixedmode import CheckpointError, MixedQuery, QueryError
-from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
-from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.sinks.files import ParquetSink
 from mixedmode.runtime.driver.checkpoint.checkpoint_thread import CompletingThread
 from mixedmode.runtime.driver.epochs import epoch_runner
 from mixedmode.runtime.driver.run import runner
 from mixedmode.runtime.protocols.lifecycle.final_checkpoint import FinalCheckpoint
 from mixedmode.runtime.support import failpoints
-from pyarrow import fs
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
-from support import World
+from support import World, latest, live
 
 pytestmark = pytest.mark.spark
 # The workers cannot import this module.
@@ -42,17 +39,6 @@ ENDS = ["MAX_WATERMARK", "endInput, finish", "EndOfData", "barrier", "completed"
 
 def job(history: Any, live: Any) -> Any:
     return support.sessions(history, live).uid(UID)
-
-
-def live(query: MixedQuery) -> MixedQuery:
-    assert query.wait_for("live", 300), query.exception()
-    return query
-
-
-def latest(world: World) -> CheckpointMetadata:
-    metadata = CheckpointStore(fs.LocalFileSystem(), str(world.checkpoints)).latest()
-    assert metadata is not None
-    return metadata
 
 
 def of_task(query: MixedQuery, task: str) -> list[str]:

@@ -17,7 +17,7 @@ from mixedmode import MixedQuery
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from support import World, counted, counts, counts_after
+from support import World, counted, counts, counts_after, live
 
 pytestmark = pytest.mark.spark
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -59,11 +59,6 @@ def start(world: World, keyed: Any, take: Callable[[DataFrame, int], None], **op
         writer = writer.option(name, value)
     query: MixedQuery = (writer if mode is None else writer.outputMode(mode)).start()
     world.queries.append(query)
-    return query
-
-
-def live(query: MixedQuery) -> MixedQuery:
-    assert query.wait_for("live", 300), query.exception()
     return query
 
 

@@ -62,13 +62,7 @@ def ledger(world: World) -> Any:
 
 def lived(world: World, keyed: Any, *parts: list[support.Event], options: dict[str, Any] | None = None) -> None:
     """One life of a job: backlog, some files, stop."""
-    query = world.start(keyed, {**OBSERVED, **(options or {})})
-    assert query.wait_for("live", 300), query.exception()
-    for part in parts:
-        world.land(part)
-        query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None
+    support.one_life(world, keyed, {**OBSERVED, **(options or {})}, *parts)
 
 
 @pytest.fixture(scope="module")

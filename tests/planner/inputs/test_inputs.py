@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from mixedmode import PlanError, read
 from mixedmode.planner.frames.frame import MixedFrame
-from mixedmode.runtime.connectors.sources.inputs import INPUT_COLUMN, LiveInput, look_at
+from mixedmode.runtime.connectors.sources.live_inputs import INPUT_COLUMN, LiveInput, look_at
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 

@@ -13,7 +13,7 @@ from graph_kinds import Buckets
 from graph_support import Job, Stage
 from mixedmode.errors import CheckpointMismatchError
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata, OperatorState, SourceState
-from mixedmode.runtime.connectors.sources.inputs import LiveInput
+from mixedmode.runtime.connectors.sources.live_inputs import LiveInput
 from mixedmode.runtime.driver.recovery.initial_state import fresh_state
 from mixedmode.runtime.driver.recovery.recovery import check_sources
 from mixedmode.runtime.driver.state.stage_state import StageCut

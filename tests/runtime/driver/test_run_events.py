@@ -20,7 +20,7 @@ from graph_support import Job, Stage
 from mixedmode import events
 from mixedmode.runtime.checkpoints.lease.driver_lease import LocationLost
 from mixedmode.runtime.connectors.sources.data_loss import ForgottenMessages
-from mixedmode.runtime.connectors.sources.lanes import Lane
+from mixedmode.runtime.connectors.sources.source_lanes import Lane
 from mixedmode.runtime.metrics.events import facts as facts
 from mixedmode.runtime.metrics.events.event_reader import read_history
 from mixedmode.runtime.metrics.events.run_listener import LISTENERS, Listeners

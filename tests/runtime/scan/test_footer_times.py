@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from mixedmode.runtime.connectors.sources.inputs import INPUT_COLUMN, LiveInput, look_at, look_at_footers
+from mixedmode.runtime.connectors.sources.live_inputs import INPUT_COLUMN, LiveInput, look_at, look_at_footers
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 

@@ -10,16 +10,7 @@ from mixedmode.state.backend.random_access import RocksDBKeyedState
 from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.keys.registry import StateRegistry
 from mixedmode.state.store.state_manifest import StateManifest
-from state_support import NUMBER, WHOLE, Workspace, contents
-
-
-@pytest.fixture
-def registry() -> StateRegistry:
-    """One value and one list."""
-    made = StateRegistry()
-    made.declare("v", "value", NUMBER)
-    made.declare("l", "list", NUMBER)
-    return made
+from state_support import WHOLE, Workspace, contents
 
 
 def epoch(

@@ -11,7 +11,7 @@ from mixedmode.state.keys.key_space import TIMER_SLOTS, encode_ts, state_key, ti
 from mixedmode.state.keys.registry import StateRegistry
 from mixedmode.state.store.local_copy import LocalStateCopy
 from mixedmode.state.store.state_manifest import StateManifest
-from state_support import NUMBER, WHOLE, Workspace
+from state_support import WHOLE, Workspace
 
 MAX = 2**63 - 1
 
@@ -35,15 +35,6 @@ class RecordingWriter:
 
     def put_arrays(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> None:
         self.put_many(keys.to_pylist(), values.to_pylist())
-
-
-@pytest.fixture
-def registry() -> StateRegistry:
-    """One value and one list."""
-    made = StateRegistry()
-    made.declare("v", "value", NUMBER)
-    made.declare("l", "list", NUMBER)
-    return made
 
 
 def base_of(workspace: Workspace, registry: StateRegistry, count: int = 10) -> LocalStateCopy:

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from .client import Client
-from .lanes import SendLane
 from .markers import sender_id
 from .messages import MessageColumns
+from .send_lanes import SendLane
 from .sender import BYTES_PER_TRANSACTION, Sender, SendPiece
 
 #: What tasks tell of themselves.

@@ -1,6 +1,6 @@
 """``format("kafka")``: each row of a checkpoint is a message once, for readers with ``isolation.level=read_committed``.
 
-Rows wait in staged files until their checkpoint is complete.  Then tasks send them, lane by lane (:mod:`.lanes`), in
+Rows are staged until their checkpoint is complete.  Tasks then send them, lane by lane (:mod:`.send_lanes`), in
 transactions each of which also commits how far it goes (:mod:`.markers`): after a crash of whatever process the same
 rows are dealt to the same lanes, and each goes on behind what is sent (:mod:`.sender`).  A single lane is sent by the
 driver, which stays connected: a Spark job, and a producer made anew, take longer than a small checkpoint's messages.
@@ -34,9 +34,9 @@ from .client import check_config, offsets_are_kept_ms, silence
 from .client_options import PREFIX, client_options, not_to_be_had
 from .ending_timeout import Patience, SendAbandoned
 from .guarantee import OPTION, check_client
-from .lanes import MOST_LANES, ROWS_PER_LANE, SendLane, lanes_of
 from .messages import FORMAT, MessageColumns, check_messages, topic_of
 from .probe import probe
+from .send_lanes import MOST_LANES, ROWS_PER_LANE, SendLane, lanes_of
 from .send_task import SENT_SCHEMA, FileTask, RowTask, SendTask
 from .sender import BYTES_PER_TRANSACTION, ROWS_PER_TRANSACTION, Sender
 

@@ -12,7 +12,7 @@ import pytest
 from event_support import RUN, began, epoch, phase
 from made_up_runs import ERROR, NAME, made_up_runs
 from mixedmode.runtime.metrics.events.events import RunEvent
-from mixedmode.runtime.metrics.runs import RunRecord, runs_of
+from mixedmode.runtime.metrics.run_records import RunRecord, runs_of
 from mixedmode.runtime.metrics.watch.displays import (
     LinesDisplay,
     NotebookDisplay,

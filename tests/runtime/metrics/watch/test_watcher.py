@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from event_support import RUN, began, common, epoch, phase
 from mixedmode.runtime.metrics.events.events import RunEnded, RunEvent
-from mixedmode.runtime.metrics.runs import RunRecord
+from mixedmode.runtime.metrics.run_records import RunRecord
 from mixedmode.runtime.metrics.watch.watcher import Watcher, watch
 
 SECOND = "22222222-0000-0000-0000-000000000000"

@@ -21,7 +21,7 @@ from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
 from orderly_stream import OrderlyKey, orderly_stream
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import LongType, StringType, StructType
-from stage_support import COUNT
+from stage_support import COUNT, by_key
 
 DELAY_MS, PATIENCE_MS = 3, 10
 
@@ -92,13 +92,6 @@ rows_of_jobs = st.lists(
 
 def model(rows: list[Given]) -> dict[str, OrderlyKey]:
     return orderly_stream(OneInput, [(row.key, row.time_ms or 0, _Row(row)) for row in rows], DELAY_MS)
-
-
-def by_key(output: list[tuple[Any, ...]]) -> dict[str, list[tuple[Any, ...]]]:
-    found: dict[str, list[tuple[Any, ...]]] = {}
-    for row in output:
-        found.setdefault(row[1], []).append(row)
-    return found
 
 
 @pytest.mark.slow

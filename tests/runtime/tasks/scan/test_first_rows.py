@@ -180,9 +180,20 @@ def test_a_shard_that_nobody_asks_for_has_no_rows(tmp_path: Path) -> None:
     columns = tuple(ScanColumn(name, SPARK_TYPES[name], kind) for name, kind in COLUMNS.items())
     local, buckets = fs.LocalFileSystem(), Buckets(SHARDS, GROUPS)
     task = RowScanTask(
-        ParquetScan(columns, places="__at"), None, tuple((name, name) for name in COLUMNS), work, 0, local, (), local,
-        str(tmp_path), "e", buckets, (), 1 << 20,
-    )  # fmt: skip
+        scan=ParquetScan(columns, places="__at"),
+        condition=None,
+        columns=tuple((name, name) for name in COLUMNS),
+        work=work,
+        side=0,
+        source=local,
+        parts=(),
+        target=local,
+        folder=str(tmp_path),
+        name="e",
+        buckets=buckets,
+        without=(),
+        memory_bytes=1 << 20,
+    )
     part = RankedPart(FilePart(str(paths[0]), 0, paths[0].stat().st_size), 0)
     counts = {}
     for without in ((), (0,)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
-from mixedmode.runtime.connectors.sources.inputs import INPUT_COLUMN, LiveInput, by_input
+from mixedmode.runtime.connectors.sources.live_inputs import INPUT_COLUMN, LiveInput, by_input
 from mixedmode.runtime.tasks.shard.input_times import InputTimes
 
 _ROWS = st.lists(st.tuples(st.sampled_from([None, 0, 1, 2]), st.none() | st.integers(-(10**15), 10**15)), max_size=8)

@@ -19,7 +19,7 @@ from mixedmode.runtime.operators.processor.group_state.function import GroupFunc
 from mixedmode.runtime.operators.processor.group_state.operator import GroupStateFrames, GroupStateOperator
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
-from stage_support import COUNT, INPUT, KEY, OUTPUT, Stage
+from stage_support import COUNT, INPUT, KEY, OUTPUT, Stage, by_key
 
 NONE, PROCESSING, EVENT = (
     GroupStateTimeout.NoTimeout,
@@ -109,13 +109,6 @@ commands = st.sampled_from(["up1", "up2", "rm", "set3", "set12", "set20", "set33
 batches = st.lists(
     st.dictionaries(st.sampled_from("ab"), st.lists(commands, max_size=3), max_size=2), min_size=1, max_size=5
 )
-
-
-def by_key(output: list[tuple[Any, ...]]) -> dict[str, list[tuple[Any, ...]]]:
-    found: dict[str, list[tuple[Any, ...]]] = {}
-    for row in output:
-        found.setdefault(row[1], []).append(row)
-    return found
 
 
 @pytest.mark.slow

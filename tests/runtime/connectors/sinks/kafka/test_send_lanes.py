@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mixedmode.runtime.connectors.sinks.kafka.lanes import MOST_LANES, lanes_of
+from mixedmode.runtime.connectors.sinks.kafka.send_lanes import MOST_LANES, lanes_of
 from mixedmode.runtime.connectors.staging import StagedFile, writer_of
 
 

@@ -18,8 +18,8 @@ from pyspark.sql import functions as F
 
 from ...errors import PlanError
 from ...runtime.catalyst.spark_session import empty_frame
-from ...runtime.connectors.sources.inputs import INPUT_COLUMN, LiveInput
-from ...runtime.connectors.sources.lanes import Lane
+from ...runtime.connectors.sources.live_inputs import INPUT_COLUMN, LiveInput
+from ...runtime.connectors.sources.source_lanes import Lane
 from ...runtime.jvm.spark_errors import error_text
 from ...runtime.operators.frame_steps import FrameStep
 from ...runtime.spec import LaneRead

@@ -7,12 +7,12 @@ import subprocess
 import sys
 
 import pytest
-from mixedmode.runtime.tasks.scan.heap import _glibc
+from mixedmode.runtime.tasks.scan.worker_heap import _glibc
 
 _PROGRAM = """
 import resource, sys
 import numpy as np
-from mixedmode.runtime.tasks.scan.heap import keep_heap, release_heap
+from mixedmode.runtime.tasks.scan.worker_heap import keep_heap, release_heap
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()

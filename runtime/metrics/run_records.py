@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from .descriptions import ROUTINE, description_of
+from .event_descriptions import ROUTINE, description_of
 from .events.events import (
     BacklogProgressed,
     CheckpointCompleted,
