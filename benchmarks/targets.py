@@ -135,7 +135,7 @@ TARGETS = (
            "at most", 1.15, "x"),
     Target("often-cpu", "stream, a checkpoint behind each epoch: CPU of all processes, by one in 10 s", "at most",
            1.15, "x"),
-    Target("steady-latency", "steady stream, p50 of an epoch without Spark's listing of the landing folder, last quarter"
+    Target("steady-latency", "steady stream, p50 of an epoch without Spark's listing of the folder, last quarter"
            " against second", "at most", 1.25, "x"),
     Target("steady-files", "steady stream, files under the checkpoint location, last quarter against second",
            "at most", 1.25, "x"),

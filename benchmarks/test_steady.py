@@ -40,7 +40,7 @@ _SOURCE_LOG_DELAY = "spark.sql.streaming.fileSource.log.cleanupDelay"
 class Sample:
     """How things stand after an epoch."""
 
-    #: Of the epoch; of that what Spark takes to list the landing folder, in which each epoch has one more file; the rest.
+    #: Of the epoch; what Spark takes of it to list the landing folder, in which each epoch has one more file; the rest.
     seconds: float
     listing_s: float
     own_s: float

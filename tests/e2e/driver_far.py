@@ -83,7 +83,7 @@ def main(folder: Path, life: str, savepoint: str = "") -> None:
     history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
     job = support.sessions(history, world.live(maxFilesPerTrigger="1"))
     far_store.move_away(folder / "far", is_slow)
-    query = world.start(job)
+    query = world.start(job, {"pipeline.parallelism": 1})  # each file is a handful of requests
     assert query.wait_for("live", 300), query.exception()
     complete, epoch = checkpoints.count, query.status["epoch"]
     if life != "last":
