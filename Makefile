@@ -78,7 +78,7 @@ test-delta:
 	@$(MAKE) --no-print-directory VENV=$(VENV_DELTA) test-of-tables
 
 test-of-tables: java $(VENV)/.installed-test-delta
-	$(BIN)/python -m pytest tests/lake --numprocesses 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest tests/lake --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 chaos: java $(VENV)/.installed-test
 	$(BIN)/python tests/chaos/chaos.py --seconds $(SECONDS) --seed $(SEED) $(ARGS)

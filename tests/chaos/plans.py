@@ -79,8 +79,7 @@ class Plan:
 
     def interval_of(self, start: int) -> str:
         """The interval of checkpoints of one of the job's starts, counted from 0: every second one has none."""
-        every = INTERVALS_OF_STREAM if "execution.history.rows-per-epoch" in self.options else INTERVALS
-        auto, *periods = INTERVALS_BESIDE if self.beside_ms else every
+        auto, *periods = _intervals(self.options, beside=self.beside_ms > 0)
         turns = [interval for period in periods for interval in (auto, period)]
         return turns[(turns.index(self.options[INTERVAL]) + start) % len(turns)]
 
@@ -160,6 +159,13 @@ def plan_of(seed: int, number: int, *, cluster: bool = False) -> Plan:
     return _beside(random.Random(f"{seed}/{number}/beside"), plan)
 
 
+def _intervals(options: dict[str, str], *, beside: bool) -> tuple[str, ...]:
+    """Those of a job's starts; of a history that is a stream none is longer than its own, as ``start()`` wants it."""
+    if "execution.history.rows-per-epoch" in options:
+        return INTERVALS_OF_STREAM
+    return INTERVALS_BESIDE if beside else INTERVALS
+
+
 def _beside(chance: random.Random, plan: Plan) -> Plan:
     """The plan, perhaps with checkpoints that take long and epochs that go on beside them."""
     if chance.random() < 0.5:
@@ -172,7 +178,7 @@ def _beside(chance: random.Random, plan: Plan) -> Plan:
         parts.append(tuple(range(len(files), len(files) + -(-len(rows) // size))))
         files += [(where, rows[begin : begin + size]) for begin in range(0, len(rows), size)]
     steps = [replace(step, files=tuple(part for file in step.files for part in parts[file])) for step in plan.steps]
-    options = {**plan.options, INTERVAL: chance.choice(INTERVALS_BESIDE)}
+    options = {**plan.options, INTERVAL: chance.choice(_intervals(plan.options, beside=True))}
     return replace(plan, files=files, steps=steps, options=options, beside_ms=chance.choice([30, 100, 300]))
 
 

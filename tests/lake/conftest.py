@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 _REQUIRED = "MIXEDMODE_TESTS_NEED_TABLES"
 
+#: The files that take longest come first, so that none of them is left to one process at the end.
+_LONG = ("test_lake_kill.py", "test_lake_sinks.py")
+
 # Spark's workers cannot import test modules: what they need of these travels with the pickle.
 for _module in (support, kafka_support):
     cloudpickle.register_pickle_by_value(_module)
@@ -35,6 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker("tables")
+    items.sort(key=lambda item: item.path.name not in _LONG)
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from support import Event, World
 
 pytestmark = pytest.mark.spark
 
-PARTS = [support.stream_of(120, seed=seed, keys=30) for seed in (1, 2, 3, 4)]
+PARTS = [support.stream_of(120, seed=seed, keys=30) for seed in (1, 2, 3)]
 
 
 def totals(rows: Any, by: str = "groupBy") -> Any:

@@ -306,7 +306,7 @@ def test_explain_says_once_where_the_order_of_rows_is_not_known(world: World, fi
 
 
 @pytest.mark.slow
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     files=st.lists(
         st.tuples(st.integers(0, 400), st.integers(0, 9999)), min_size=1, max_size=6, unique_by=itemgetter(1)

@@ -1,4 +1,4 @@
-"""Real SIGKILLs of driver, workers and executors at each step of an event's way and of a checkpoint.
+"""Real SIGKILLs of driver and workers, and of executors, at each step of an event's way and of a checkpoint.
 
 Whatever dies, in the end both ends hold exactly 0, 1, 2, …, in order: each end raises at any other number, the events
 are rows of the committed output, and the newest checkpoint tells how many either end has sent and received.
@@ -29,7 +29,7 @@ STEPS = [
     "events-opened",
     "events-before-hand-over",
 ]
-#: Where a worker or an executor can die on an event's way: before and after it is handled, when the shard's own state
+#: Where a worker can die on an event's way: before and after it is handled, when the shard's own state
 #: is taken, when output and sent events are written, when they are reported.
 TASK_STEPS = [
     "task-events-received",
@@ -39,6 +39,8 @@ TASK_STEPS = [
     "task-before-publish-random",
     "task-before-report-random",
 ]
+#: Where an executor dies, too: with events in its memory, and with files that nobody knows of yet.
+EXECUTOR_STEPS = ["task-events-handled", "task-before-publish-sorted", "task-before-report-random"]
 
 
 class Job:
@@ -92,15 +94,15 @@ def test_killed_drivers(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     job.check()
 
 
-def flags(folder: Path) -> dict[str, Path]:
+def flags(folder: Path, steps: list[str]) -> dict[str, Path]:
     folder.mkdir(exist_ok=True)
-    return {point: folder / point for point in TASK_STEPS}
+    return {point: folder / point for point in steps}
 
 
 @pytest.mark.slow
 def test_killed_workers(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Workers that die at any step of an event's way cost a retry: nothing is doubled by the losing attempts."""
-    job, flagged = Job(tmp_path / "job", driver_jvm, files=2, total=20), flags(tmp_path / "flags")
+    job, flagged = Job(tmp_path / "job", driver_jvm, files=2, total=20), flags(tmp_path / "flags", TASK_STEPS)
     points = ";".join(f"{point}=kill-once:{flag}" for point, flag in flagged.items())
     assert job.run(points, master="local[2,12]") == 0
     assert [point for point, flag in flagged.items() if not flag.exists()] == [], "no worker was killed there"
@@ -109,8 +111,8 @@ def test_killed_workers(tmp_path: Path, driver_jvm: DriverJvm) -> None:
 
 @pytest.mark.cluster
 def test_killed_executors(tmp_path: Path, driver_jvm: DriverJvm) -> None:
-    """Executors of a cluster that die at any step of an event's way change nothing either."""
-    job, flagged = Job(tmp_path / "job", driver_jvm, files=2, total=20), flags(tmp_path / "flags")
+    """Executors of a cluster that die with events that are on their way change nothing either."""
+    job, flagged = Job(tmp_path / "job", driver_jvm, files=2, total=20), flags(tmp_path / "flags", EXECUTOR_STEPS)
     points = ";".join(f"{point}=kill-executor-once:{flag}" for point, flag in flagged.items())
     assert job.run(points, "local-cluster[2,1,1024]") == 0
     assert [point for point, flag in flagged.items() if not flag.exists()] == [], "no executor was killed there"

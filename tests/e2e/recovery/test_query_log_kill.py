@@ -37,9 +37,14 @@ MOMENTS = {
     "file written": (file_events.CLOSED, r"\.(\d+)\.[^.]+\.tmp"),
     "file renamed": (file_events.RENAMED, r"(\d+)"),
 }
-#: Where each life ends.  Both parts are written by the same steps; in the second one are those after which a batch that
-#: has run is, or is not, committed.
-LIVES = [*(("offsets", moment) for moment in MOMENTS), ("commits", "file written"), ("commits", "file renamed")]
+#: Where each life ends.  Both parts are written by the same steps, so one shows what a file that was begun leaves, the
+#: other what a written one does; in the second one are those after which a batch that has run is, or is not, committed.
+LIVES = [
+    ("offsets", "file begun"),
+    ("offsets", "file renamed"),
+    ("commits", "file written"),
+    ("commits", "file renamed"),
+]
 _LONGEST_S = 240
 
 

@@ -21,9 +21,8 @@ from s3_support import EVENTS, Place, shown
 pytestmark = pytest.mark.kill
 
 DRIVER = Path(driver_s3.__file__)
-#: Where drivers die: in the backlog, at the switch, in the sink's commit, and in the stream's checkpoint.
+#: Where drivers die: at the switch, in the sink's commit, and in the stream's checkpoint.
 KILLS = (
-    ("backlog-epoch-applied", "first"),
     ("checkpoint-before-metadata", "first"),
     ("sink-between-files", "first"),
     ("checkpoint-after-metadata", "second"),
@@ -40,7 +39,7 @@ def reached(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
 
 
 def test_each_row_comes_out_once_over_kills(reached: S3Server, driver_jvm: DriverJvm) -> None:
-    """Killed in the backlog, at the switch, in the sink's commit and in the stream, the next life goes on."""
+    """Killed at the switch, in the sink's commit and in the stream, the next life goes on."""
     root = f"s3a://{reached.make('killed')}/job"
     place = Place(None, root)  # type: ignore[arg-type]
     place.land(EVENTS[:80], folder="history")

@@ -17,7 +17,7 @@ BATCHES: list[Batch] = [
         "a": [(1 + n % 3, 7 * n + 40 * batch, n + batch) for n in range(5)] + [(None, 40 * batch + 3, batch)],
         "b": [(1 + n % 4, 9 * n + 40 * batch, 10 * n) for n in range(4)],
     }
-    for batch in range(3)
+    for batch in range(2)
 ] + [{"a": [(9, 400, 0)], "b": [(9, 400, 0)]}]
 
 PER_WINDOW = "SELECT window(ts, '20 seconds') AS w, key, count(*) AS n FROM a GROUP BY 1, 2"
@@ -164,8 +164,8 @@ def test_a_statement_over_views_gives_what_stock_gives(spark: SparkSession, tmp_
     ways = TwoWays(spark, tmp_path, BATCHES)
     stock = ways.stock(lambda frames: say(text, frames), mode)
     assert stock
-    assert ways.ours(lambda frames: say(text, frames), mode, history=2) == stock
+    assert ways.ours(lambda frames: say(text, frames), mode, history=1) == stock
     if calls is not None:
         watermarked = [lambda frames, name=name: frames(name).withWatermark("ts", "5 seconds") for name in ("a", "b")]
-        called = ways.ours(lambda frames: calls(*[one(frames) for one in watermarked]), mode, history=2)
+        called = ways.ours(lambda frames: calls(*[one(frames) for one in watermarked]), mode, history=1)
         assert called == stock

@@ -177,7 +177,7 @@ def rescaled(job: Job) -> None:
 
 @pytest.mark.slow
 @given(stages=graphs(), cuts=epochs(), timers=st.sampled_from(["in-order", "after-rows"]), shards=st.integers(1, 3))
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_a_graph_gives_what_its_model_does_epoch_by_epoch(
     stages: list[Stage], cuts: list[tuple[str, list[Row]]], timers: str, shards: int
 ) -> None:
@@ -250,7 +250,7 @@ OVERDUE = [("a", time_ms * 1000, value_of(time_ms, "")) for time_ms in (996, 101
     "in-order",
     1,
 )
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_what_a_graph_gives_does_not_depend_on_the_cut(
     stages: list[Stage], cuts: list[tuple[str, list[Row]]], timers: str, shards: int
 ) -> None:

@@ -14,7 +14,7 @@ from mixedmode.runtime.driver.checkpoint import housekeeping
 from mixedmode.runtime.protocols.checkpoint_scheduler import CheckpointScheduler
 from mixedmode.state.store import state_manifest
 
-_EPOCH_MS = 200
+_EPOCH_MS = 400
 #: Longer than a checkpoint is kept, twice and more.
 _EPOCHS = 3 * housekeeping.KEEP_MS // _EPOCH_MS
 

@@ -112,6 +112,12 @@ def everything() -> list[Column]:
     ]
 
 
+def some() -> list[Column]:
+    """One aggregate of each kind of buffer: what keys there are is nothing to the others."""
+    least = [F.min("real"), F.max("text"), F.count_distinct("day"), F.sum_distinct(F.expr("whole % 7"))]
+    return [F.count("*"), F.sum("money"), F.avg("tiny"), *least, F.expr("count(text, whole) FILTER (WHERE yes)")]
+
+
 CASES: dict[str, Callable[[DataFrame], tuple[DataFrame, list[Any]]]] = {
     "few keys of each type": lambda f: (f, ["yes", "tiny", "text", "day"]),
     "numbers and times": lambda f: (f, ["small", "whole", "long", "at", "wall", "money", "more"]),
@@ -157,7 +163,7 @@ def test_partials_are_sparks_to_the_bit(spark: SparkSession, folder: Path, tmp_p
     try:
         for number, (name, case) in enumerate(CASES.items()):
             frame, keys = case(spark.read.parquet(str(folder)))
-            operator = planned(frame, keys, *everything())
+            operator = planned(frame, keys, *(some() if number else everything()))
             wanted = with_key_group(operator.prepare(frame, None), operator, GROUPS).toArrow()
             for memory_bytes in (1 << 12, 1 << 28) if number == 0 else (1 << 28,):
                 found = scanned(operator, frame, tmp_path / str(number), memory_bytes)

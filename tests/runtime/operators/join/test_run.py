@@ -77,7 +77,7 @@ def same(found: list[Any], expected: list[Any], operator: Any) -> bool:
     restarts=st.booleans(),
     asks=st.booleans(),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_epochs_put_out_what_the_model_does_and_forget_what_is_over(
     how: str,
     bounds: TimeBounds,
@@ -127,7 +127,7 @@ def test_epochs_put_out_what_the_model_does_and_forget_what_is_over(
     piece_rows=st.sampled_from([5, 1000]),
     asks=st.booleans(),
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_key_with_many_rows_is_as_any_other(
     how: str, bounds: TimeBounds, epochs: list[Any], piece_rows: int, asks: bool
 ) -> None:
@@ -161,7 +161,7 @@ def test_a_key_with_many_rows_is_as_any_other(
     final_ms=st.integers(0, 120),
     keeps_all=st.booleans(),
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_the_first_pass_takes_over_what_is_joined_already(
     how: str, bounds: TimeBounds, sizes: Sizes, backlog: list[Any], live: list[Any], final_ms: int, keeps_all: bool
 ) -> None:

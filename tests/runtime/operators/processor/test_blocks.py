@@ -94,7 +94,7 @@ def _ms(moment: Any) -> int:
 
 
 @pytest.mark.slow
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(
     rows=st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 60)), min_size=1, max_size=40),
     cuts=st.lists(st.tuples(st.integers(0, 40), st.sampled_from(["backlog", "stream"])), max_size=4),
