@@ -33,7 +33,7 @@ from ..scan.known_scans import recall, remember
 from ..scan.parquet_scan import NotTakenError
 from ..scan.partial_calls import PartialCall, Sums
 from ..scan.partial_scans import PartialScan, RecognisedScan, check_first_file, file_parts
-from ..scan.scan_plans import check_source, legacy_settings, recognised
+from ..scan.scan_plans import check_source, planning_settings, recognised
 from ..tasks.scan.partial_runs import Buckets, PartialRuns
 from ..tasks.scan.partial_scan import PartialScanTask, ScanReport
 from .scan_pass import ScanPass
@@ -68,9 +68,14 @@ def recognise(
         raise NotTakenError(f"a stage of kind {getattr(operator, 'kind', type(operator).__name__)} needs Spark's rows")
     assert isinstance(operator, AggregateOperator), "no other stage says that it scans files"
     check_source(frame, 0 if engine == "arrow" else LEAST_BYTES)
-    prepared = operator.prepare_scan(frame, epoch)  # type: ignore[arg-type]
     overlaps = operator.window_overlaps
-    settings = (float_sums, *legacy_settings(frame.sparkSession), repr(overlaps))
+    settings = (float_sums, *planning_settings(frame.sparkSession), repr(overlaps))
+    # What is taken of the input depends on the epoch only where rows are put in order.
+    of_input = None if operator.group_columns is None or operator.group_columns.ordered else (operator, *settings)
+    known = None if of_input is None else recall(frame, of_input)
+    if known is not None:
+        return known
+    prepared = operator.prepare_scan(frame, epoch)  # type: ignore[arg-type]
     known = recall(prepared, settings)
     if known is not None:
         return known
@@ -88,6 +93,8 @@ def recognise(
             raise NotTakenError(f"Spark has {schema.field(call.name).type} for {call.function} of {call.column}")
     check_first_file(found)
     remember(prepared, settings, found)
+    if of_input is not None:
+        remember(frame, of_input, found)
     return found
 
 
