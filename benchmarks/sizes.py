@@ -23,6 +23,9 @@ class Sizes:
     #: Aggregate jobs by engine.
     engine_rows: int = 5_000_000
     engine_rounds: int = 3
+    #: Generated aggregate jobs: how many, and of how many rows they are.
+    generated_jobs: int = 200
+    generated_rows: int = 1_000_000
     dedup_rows: int = 10_000_000
     dedup_keys: int = 1_000_000
     #: Each side of the join.
@@ -124,6 +127,7 @@ _SMALL = Sizes(
     aggregate_keys=100_000,
     engine_rows=1_000_000,
     engine_rounds=2,
+    generated_jobs=20,
     dedup_rows=2_000_000,
     dedup_keys=200_000,
     join_rows=1_000_000,
@@ -178,6 +182,8 @@ _TINY = replace(
     aggregate_keys=2_000,
     engine_rows=20_000,
     engine_rounds=1,
+    generated_jobs=2,
+    generated_rows=20_000,
     dedup_rows=20_000,
     dedup_keys=2_000,
     join_rows=20_000,

@@ -35,6 +35,16 @@ _ROWS = (
     ("join-left", 1.2, 1.1),
 )
 
+#: Jobs of ``engine_jobs.py``: in a warm session, and in a fresh process.
+_ENGINES = (
+    *((job, 2.0, 1.3) for job in ("integers", "decimals, two keys", "filter and computed columns")),
+    ("doubles", 1.7, 1.3),
+    ("uuid keys", 1.6, 1.3),
+    *((f"window and key, {groups}", 1.1, 1.1) for groups in ("a row a group", "50 rows a group")),
+    ("sliding windows", 1.1, 1.1),
+    ("JSON text", 1.0, 1.0),
+)
+
 TARGETS = (
     Target("aggregate-plain", "backlog, aggregate: speed against plain batch without state", "at least", 0.85, "x"),
     Target("aggregate-handover", "backlog, aggregate, a tenth waiting live: time by that of all in the history",
@@ -149,6 +159,13 @@ TARGETS = (
     ),
     Target("steady-handles", "steady stream, open handles of all processes, last quarter against second", "at most",
            1.25, "x"),
+    *(
+        Target(f"engines-{start}{job}", f"backlog by engine, {job}{how}: speed against plain", "at least", limit, "x")
+        for job, *limits in _ENGINES
+        for start, how, limit in zip(("", "fresh-"), ("", ", fresh process"), limits, strict=True)
+    ),
+    Target("generated-jobs", "generated aggregate jobs: share of which auto has 0.95 of engine=spark's speed at least",
+           "at least", 1, ""),
     *(
         Target(f"rows-{job}-{start}", f"backlog of rows, {job}, {start}: speed against plain", "at least", limit, "x")
         for job, *limits in _ROWS

@@ -1,7 +1,11 @@
-"""The backlogs of aggregate jobs: ours with the engine that it chooses, ours with Spark's engine, and plain Spark."""
+"""The backlogs of aggregate jobs: ours with the engine that it chooses, ours with Spark's engine, and plain Spark.
+
+``MIXEDMODE_BENCH_JOBS`` names some of the jobs, with semicolons between them (default: all, in fresh processes some).
+"""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -14,9 +18,12 @@ from race import Race, ratio
 from test_restore import process
 
 WAYS = (PLAIN, AUTO, SPARK)
+_JOBS = [name for name in (os.environ.get("MIXEDMODE_BENCH_JOBS") or "").split(";") if name]
+#: One of each kind.
+_FRESH = ("integers", "doubles", "uuid keys", "window and key, a row a group", "sliding windows", "JSON text")
 
 
-@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("job", _JOBS or JOBS)
 def test_engines(benchmark: Any, spark: SparkSession, bench: Any, job: str) -> None:
     """In turn, in a warm JVM; state and checkpoint are included, of plain batch there is none."""
     rows = bench.sizes.engine_rows
@@ -46,7 +53,7 @@ def test_engines(benchmark: Any, spark: SparkSession, bench: Any, job: str) -> N
     )
 
 
-@pytest.mark.parametrize("job", ["integers", "uuid keys"])
+@pytest.mark.parametrize("job", _JOBS or _FRESH)
 def test_engines_in_fresh_processes(benchmark: Any, bench: Any, tmp_path: Path, job: str) -> None:
     """In turn, each in a session that has done nothing yet."""
     rows = bench.sizes.engine_rows

@@ -34,7 +34,7 @@ from ..scan.parquet_scan import NotTakenError
 from ..scan.partial_calls import PartialCall, Sums
 from ..scan.partial_scans import PartialScan, RecognisedScan, file_parts
 from ..scan.scan_cache import recall, remember
-from ..scan.scan_plans import check_source, legacy_settings, recognised
+from ..scan.scan_plans import check_source, planning_settings, recognised
 from ..tasks.scan.partial_runs import Buckets, PartialRuns
 from ..tasks.scan.partial_scan import PartialScanTask, ScanReport
 from .scan_pass import ScanPass
@@ -69,9 +69,14 @@ def recognise(
         raise NotTakenError(f"a stage of kind {getattr(operator, 'kind', type(operator).__name__)} needs Spark's rows")
     assert isinstance(operator, AggregateOperator), "no other stage says that it scans files"
     check_source(frame, LEAST_BYTES if engine == AUTO else 0)
-    prepared = operator.prepare_scan(frame, epoch)  # type: ignore[arg-type]
     overlaps = operator.window_overlaps
-    settings = (engine_name(engine), float_sums, *legacy_settings(frame.sparkSession), repr(overlaps))
+    settings = (engine_name(engine), float_sums, *planning_settings(frame.sparkSession), repr(overlaps))
+    # What is taken of the input depends on the epoch only where rows are put in order.
+    of_input = None if operator.group_columns is None or operator.group_columns.ordered else (operator, *settings)
+    known = None if of_input is None else recall(frame, of_input)
+    if known is not None:
+        return known
+    prepared = operator.prepare_scan(frame, epoch)  # type: ignore[arg-type]
     known = recall(prepared, settings)
     if known is not None:
         return known
@@ -89,6 +94,8 @@ def recognise(
             raise NotTakenError(f"Spark has {schema.field(call.name).type} for {call.function} of {call.column}")
     ENGINES[engine_name(engine)].check(found)
     remember(prepared, settings, found)
+    if of_input is not None:
+        remember(frame, of_input, found)
     return found
 
 

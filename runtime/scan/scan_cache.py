@@ -1,6 +1,7 @@
 """Scans recognised a moment ago: a job asks at its start who reads its backlog, and again when it is read.
 
-To translate a plan takes hundreds of round trips to the JVM; to see that it is the same one takes one.
+To translate a plan takes hundreds of round trips to the JVM, and what a stage makes of its input has to be analyzed for
+it; to see that the input is the same one takes one round trip.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import DataFrame
 
-#: So many stages are read by the jobs that start at the same time, at most; more are recognised twice.
-_MOST = 16
+#: Half as many stages are read by the jobs that start at the same time, at most; more are recognised twice.
+_MOST = 32
 
 
 @dataclass(frozen=True)
@@ -28,41 +29,41 @@ class _Known:
     context: SparkContext
     plan: Any
     columns: tuple[str, ...]
-    settings: tuple[str, ...]
+    #: What the scan depends on besides.
+    others: tuple[Any, ...]
     found: RecognisedScan
 
 
 _KNOWN: deque[_Known] = deque(maxlen=_MOST)
 
 
-def remember(prepared: DataFrame, settings: tuple[str, ...], found: RecognisedScan) -> None:
+def remember(frame: DataFrame, others: tuple[Any, ...], found: RecognisedScan) -> None:
     """Keep what a frame was recognised as; not of files by whose paths rows are left out.
 
     Args:
-        prepared: the frame.
-        settings: what the scan depends on besides.
+        frame: the frame, or what a stage takes.
+        others: what the scan depends on besides.
         found: the scan.
     """
     if not found.constants:
-        context = prepared.sparkSession.sparkContext
-        _KNOWN.append(_Known(context, analyzed(prepared), tuple(prepared.columns), settings, found))
+        _KNOWN.append(_Known(frame.sparkSession.sparkContext, analyzed(frame), tuple(frame.columns), others, found))
 
 
-def recall(prepared: DataFrame, settings: tuple[str, ...]) -> RecognisedScan | None:
+def recall(frame: DataFrame, others: tuple[Any, ...]) -> RecognisedScan | None:
     """What a frame with the same plan was recognised as, with the files of now; None: there was none.
 
     Args:
-        prepared: the frame.
-        settings: as for :func:`remember`.
+        frame: the frame.
+        others: as for :func:`remember`.
     """
-    context, columns = prepared.sparkSession.sparkContext, tuple(prepared.columns)
-    alike = [one for one in _KNOWN if one.context is context and (one.columns, one.settings) == (columns, settings)]
+    context = frame.sparkSession.sparkContext
+    alike = [one for one in _KNOWN if one.context is context and one.others == others]
     if not alike:
         return None
-    plan = analyzed(prepared)
+    plan, columns = analyzed(frame), tuple(frame.columns)
     for one in reversed(alike):
         try:
-            if plan.sameResult(one.plan):
+            if one.columns == columns and plan.sameResult(one.plan):
                 return replace(one.found, uris=tuple(map(str, relation_of(plan).relation().inputFiles())))
         except Py4JError:  # it is of another kind than those that can be compared
             continue

@@ -49,6 +49,12 @@ _SETTINGS = {
 #: functions.
 _LEGACY, _OTHER_LEGACY = "spark.sql.legacy.", ("spark.sql.legacy.parquet.", "spark.sql.legacy.execution.")
 
+#: Settings that Spark's analyzer looks at begin so.
+_PLANNING = (
+    *(_LEGACY, "spark.sql.ansi.", "spark.sql.session.", "spark.sql.caseSensitive", "spark.sql.decimalOperations."),
+    *("spark.sql.timestampType", "spark.sql.storeAssignmentPolicy", "spark.sql.mapKeyDedupPolicy"),
+)
+
 
 def check_source(frame: DataFrame, least_bytes: int = 0) -> None:
     """Raise unless a frame is of Parquet files alone, a micro-batch too; at once, before anything is analyzed.
@@ -152,6 +158,12 @@ def legacy_settings(spark: SparkSession) -> tuple[str, ...]:
     """The settings of a session that change what expressions give, and are set."""
     found = (conf for conf in session_settings(spark) if conf.startswith(_LEGACY))
     return tuple(sorted(conf for conf in found if not conf.startswith(_OTHER_LEGACY)))
+
+
+def planning_settings(spark: SparkSession) -> tuple[str, ...]:
+    """The settings of a session that change what Spark's analyzer makes of a frame, and are set, with their values."""
+    found = session_settings(spark).items()
+    return tuple(sorted(f"{conf}={value}" for conf, value in found if conf.startswith(_PLANNING)))
 
 
 def _files(

@@ -18,7 +18,7 @@ import pyspark
 from pyarrow import fs
 
 from ...catalyst.spark_expressions import class_name
-from ...catalyst.spark_plans import analyzed, contains, frame_of, leaves, parts_without, whole_plans
+from ...catalyst.spark_plans import analyzed, contains, leaves, parts_without, whole_plans
 from ...catalyst.spark_session import session_settings
 from ...scan.expressions.translations import TRANSLATION_VERSION
 from ...spark_io.spark_sources import PlannedSource
@@ -125,7 +125,6 @@ def _frame(frame: DataFrame, *, is_template: bool = False) -> Any:
     def is_given(leaf: Any) -> bool:
         return bool(leaf.isStreaming()) or (is_template and class_name(leaf) == _ROWS_LEAF)
 
-    # Asked for the files of a join with what is without rows, Spark would name none.
     fixed = parts_without(plan, is_given)
     read = [(class_name(leaf), leaf) for part in fixed for leaf in leaves(part)]
     if not {kind for kind, _ in read} <= _PURE_LEAVES:
@@ -133,6 +132,7 @@ def _frame(frame: DataFrame, *, is_template: bool = False) -> Any:
     if not plan.deterministic() or contains(spark, plan, *_UNSTABLE):
         return None
     listing: list[Any] = []
+    names = set[str]()
     for kind, leaf in read:
         if kind == _FILES_LEAF:
             relation, source = leaf.relation(), PlannedSource(leaf)
@@ -142,7 +142,9 @@ def _frame(frame: DataFrame, *, is_template: bool = False) -> Any:
             if class_name(relation) != "HadoopFsRelation":
                 return None
             listing.append([relation.fileFormat().toString(), relation.options().toString()])
-    for name in sorted({name for part in fixed for name in frame_of(spark, part).inputFiles()}):
+            # All that it lists: which of them a condition leaves out only Spark's optimizer would say.
+            names.update(map(str, relation.inputFiles()))
+    for name in sorted(names):
         try:
             filesystem, path = resolve(name)
             info = filesystem.get_file_info(path)

@@ -37,6 +37,8 @@ class ShardCells:
         self._group: int | None = None
         #: Index changes of the key group that is being written; None: to be deleted.
         self._index: list[tuple[bytes, bytes | None]] = []
+        #: Times and keys of its index entries that are new, where all of the shard are.
+        self._new_index: list[tuple[np.ndarray, pa.BinaryArray]] = []
         self._deleted: set[bytes] = set()
         self._next_ms: int | None = None
 
@@ -90,6 +92,34 @@ class ShardCells:
         # Python's bytes are made of them few at a time, in memory that is used over and over.
         self._context.writer.put_arrays(stored_keys(groups, CELL_SECTION, keys, self._slot), values)
 
+    def write_new(
+        self, groups: np.ndarray, keys: pa.BinaryArray, values: pa.BinaryArray, ts_ms: np.ndarray, timed: np.ndarray
+    ) -> None:
+        """Write cells of keys that have had none, some of them with an index entry; calls ascend, and so do ``keys``.
+
+        Args:
+            groups: of each key.
+            keys: encoded, distinct, ascending within their group.
+            values: of the cells.
+            ts_ms: of the index entries.
+            timed: which keys have one.
+        """
+        if not self._context.epoch.keep_state or not len(groups):
+            return
+        if timed.any():
+            earliest = int(ts_ms[timed].min())
+            self._next_ms = earliest if self._next_ms is None else min(self._next_ms, earliest)
+        names = stored_keys(groups, CELL_SECTION, keys, self._slot)
+        bounds = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(groups)]
+        for start, stop in pairwise(bounds):
+            if int(groups[start]) != self._group:
+                self._flush_index()
+                self._group = int(groups[start])
+            self._context.writer.put_arrays(names.slice(start, stop - start), values.slice(start, stop - start))
+            at = start + np.flatnonzero(timed[start:stop])
+            if len(at):
+                self._new_index.append((ts_ms[at], keys.take(pa.array(at))))
+
     def index_changes(
         self, groups: np.ndarray, keys: pa.BinaryArray, ts_ms: np.ndarray, put: bool
     ) -> list[tuple[bytes, bytes | None]]:
@@ -118,6 +148,16 @@ class ShardCells:
             self._index.sort()
             self._context.writer.put_many([name for name, _ in self._index], [value for _, value in self._index])
             self._index = []
+        if self._new_index:
+            assert self._group is not None
+            ts_ms = np.concatenate([times for times, _ in self._new_index])
+            # Keys ascend, so the order of their times is that of the entries.
+            order = np.argsort(ts_ms, kind="stable")
+            keys = pa.concat_arrays([some for _, some in self._new_index]).take(pa.array(order))
+            times = encode_all_ts(ts_ms[order])
+            entries = stored_keys(np.full(len(order), self._group), TIMER_SECTIONS["event"], times, keys)
+            self._context.writer.put_arrays(entries, pa.array([b""], pa.binary()).take(pa.array(np.zeros_like(order))))
+            self._new_index = []
 
     def _next_in_base(self) -> int | None:
         """Earliest timer after the firing watermark that this epoch has not deleted; those at MAX count too."""

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 #: Which cells and which timers of some keys, and the times of these.
 _Change = tuple[np.ndarray, np.ndarray, np.ndarray]
-_NO_BYTES, _NO_OFFSETS = np.zeros(0, dtype=np.uint8), np.zeros(1, dtype=np.int64)
 
 
 class DedupRun:
@@ -51,7 +50,6 @@ class DedupRun:
         self._present: bytes | None = None
         if operator.retention.kind != "delay":
             self._present = self._records.encode([pa.array([True])])[0].as_py()
-        self._uses_state = context.epoch.keep_state or context.base is not None
         self._cells = ShardCells(context, operator.slot)
 
     def execute(self, rows: Iterator[pa.RecordBatch]) -> None:
@@ -118,11 +116,12 @@ class DedupRun:
             yield batch
 
     def _process(self, work: Work) -> None:
+        if self._context.base is None:
+            self._process_first(work)
+            return
         count = len(work)
-        names = self._cells.names(work.groups, work.keys) if self._uses_state else []
-        exists, data, offsets = np.zeros(count, dtype=bool), _NO_BYTES, _NO_OFFSETS
-        if self._context.base is not None:
-            exists, data, offsets = self._cells.read(names)
+        names = self._cells.names(work.groups, work.keys)
+        exists, data, offsets = self._cells.read(names)
         new = np.zeros(count, dtype=bool)
         new[work.touched] = True
         new &= ~exists
@@ -145,6 +144,42 @@ class DedupRun:
             work, names, (kept, kept & (expires_ms < MAX_WATERMARK), expires_ms), (removed, removed, expires_ms)
         )
 
+    def _process_first(self, work: Work) -> None:
+        """As :meth:`_process`, of keys of which none has state: names and values stay Arrow's."""
+        assert work.batch is not None, "only keys with state are due"
+        firsts = work.batch
+        if len(work) < firsts.num_rows:
+            firsts = firsts.take(pa.array(work.starts))
+        self._put_out(firsts)
+        if not self._epoch.keep_state:
+            return
+        if self._expires:
+            expires_ms = self._expiry_ms(work)
+            self._store_new(work, expires_ms, expires_ms < MAX_WATERMARK)
+        else:
+            self._cells.write_all(work.groups, work.keys, self._marks(len(work)))
+
+    def _store_new(self, work: Work, expires_ms: np.ndarray, timed: np.ndarray) -> None:
+        """Write keys of which none has state.
+
+        Args:
+            work: them.
+            expires_ms: when each is forgotten.
+            timed: whether there is a timer for that.
+        """
+        groups, keys = work.groups, work.keys
+        due = self._due(expires_ms)
+        if due.any():
+            at = np.flatnonzero(~due)
+            groups, keys, expires_ms, timed = groups[at], keys.take(pa.array(at)), expires_ms[at], timed[at]
+        is_delay = self._operator.retention.kind == "delay"
+        values = self._records.encode([pa.array(expires_ms)]) if is_delay else self._marks(len(keys))
+        self._cells.write_new(groups, keys, values, expires_ms, timed)
+
+    def _marks(self, count: int) -> pa.BinaryArray:
+        """What is kept of keys that are there."""
+        return pa.array([self._present], pa.binary()).take(pa.array(np.zeros(count, dtype=np.int64)))
+
     def _due(self, expires_ms: np.ndarray) -> np.ndarray:
         """Which keys the epoch forgets."""
         firing_ms = self._epoch.firing_watermark_ms
@@ -157,20 +192,27 @@ class DedupRun:
             self._put_out(work.batch)
         if not self._epoch.keep_state:
             return
+        if self._context.base is None:
+            assert work.batch is not None, "only keys with state are due"
+            self._store_new(work, self._last_expiry_ms(work, work.batch), np.ones(len(work), dtype=bool))
+            return
         names = self._cells.names(work.groups, work.keys)
-        stored_ms = self._stored_ms(names if self._context.base is not None else [], len(work))
+        stored_ms = self._stored_ms(names, len(work))
         exists = stored_ms > MIN_WATERMARK
         touched = np.zeros(len(work), dtype=bool)
         touched[work.touched] = True
         expires_ms = stored_ms.copy()
         if work.batch is not None:
-            last = np.append(work.starts[1:], work.batch.num_rows) - 1
-            times = work.batch.column(TIME_COLUMN).take(pa.array(last))
-            expires_ms[work.touched] = self._delayed_ms(times)
+            expires_ms[work.touched] = self._last_expiry_ms(work, work.batch)
         kept = touched & ~self._due(expires_ms)
         removed = exists & ~kept
         moved = exists & (removed | (stored_ms != expires_ms))
         self._store(work, names, (kept, kept & ~(exists & ~moved), expires_ms), (removed, moved, stored_ms))
+
+    def _last_expiry_ms(self, work: Work, batch: pa.RecordBatch) -> np.ndarray:
+        """When the keys that have rows are forgotten, by the last row of each."""
+        last = np.append(work.starts[1:], batch.num_rows) - 1
+        return self._delayed_ms(batch.column(TIME_COLUMN).take(pa.array(last)))
 
     def _put_out(self, batch: pa.RecordBatch) -> None:
         """Hand on rows of keys that have not been seen."""

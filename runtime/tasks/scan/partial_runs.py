@@ -60,28 +60,34 @@ class Buckets:
 
 
 def write_run(
-    filesystem: fs.FileSystem, path: str, rows: pa.RecordBatch, buckets: Buckets, without: Sequence[int] = ()
+    filesystem: fs.FileSystem, path: str, rows: Sequence[pa.RecordBatch], buckets: Buckets, without: Sequence[int] = ()
 ) -> None:
     """Write one run.
 
     Args:
         filesystem: where.
         path: the file, which nobody else writes.
-        rows: in the order of their key groups, which come first.
+        rows: some batches, each in the order of its key groups, which come first.
         buckets: how they are dealt.
         without: shards that nobody asks for.
     """
-    groups = rows.column(0).to_numpy()
-    bounds = np.searchsorted(groups, np.append(buckets.firsts, buckets.max_parallelism))
+    firsts = np.append(buckets.firsts, buckets.max_parallelism)
+    bounds = [np.searchsorted(batch.column(0).to_numpy(), firsts).tolist() for batch in rows]
     left_out = {bucket for shard in without for bucket in buckets.of_shard(shard)}
     index = np.zeros(len(buckets.firsts), dtype=_ENTRY)
     offset = 0
     with filesystem.open_output_stream(path) as stream:
         for bucket in range(len(index)):
-            start, end = int(bounds[bucket]), int(bounds[bucket + 1])
-            if end == start or bucket in left_out:
+            if bucket in left_out:
                 continue
-            data = rows.slice(start, end - start).serialize()
+            slices = [
+                batch.slice(its[bucket], its[bucket + 1] - its[bucket])
+                for batch, its in zip(rows, bounds, strict=True)
+                if its[bucket + 1] > its[bucket]
+            ]
+            if not slices:
+                continue
+            data = (slices[0] if len(slices) == 1 else pa.concat_batches(slices)).serialize()
             index[bucket] = (offset, data.size, zlib.crc32(data))
             stream.write(data)
             offset += data.size

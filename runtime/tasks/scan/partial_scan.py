@@ -176,7 +176,7 @@ class PartialScanTask(ScanTask[FilePart, ScanReport]):
         path = f"{self.folder}/{name}.run"
         if self._overlap is not None:
             rows = in_all_windows(rows, *self._overlap, self.group_columns, self.buckets.max_parallelism)
-        write_run(self.target, path, rows, self.buckets, self.without)
+        write_run(self.target, path, [rows], self.buckets, self.without)
         return path
 
     @property

@@ -14,6 +14,8 @@ from .row_work import RowWork
 
 #: Rows are there as read, joined and in another order.
 _COPIES = 3
+#: More is not worked on at once: what is sorted and moved to and fro is to stay near the processor.
+_AT_ONCE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class RowRuns:
             size = 0
             for bucket in self.buckets.of_shard(shard):
                 more = sum(int(run.index[bucket]["size"]) for runs in opened for run in runs)
-                if waiting and _COPIES * (size + more) > self.memory_bytes:
+                if waiting and size + more > min(self.memory_bytes // _COPIES, _AT_ONCE_BYTES):
                     yield from self._worked(opened, waiting)
                     waiting, size = [], 0
                 waiting.append(bucket)

@@ -23,6 +23,10 @@ from .scan_task import ScanTask
 
 #: So many rows are enough to guess that.
 _SAMPLE = 1 << 16
+
+_PIECE_ROWS = 1 << 17
+#: So many rows are put in order at once.
+_PIECE_ROWS = 1 << 17
 #: Rows that are reduced at once: fewer meet fewer of their key.
 _REDUCED_ROWS = 1 << 20
 
@@ -86,13 +90,12 @@ class RowScanTask(ScanTask[RankedPart, RowsReport]):
 
         def write() -> None:
             nonlocal waiting, waiting_rows, size
-            batch = pa.concat_batches(waiting)
+            ordered = [self.work.reduced(self.side, pa.concat_batches(waiting))] if reduces else _in_pieces(waiting)
             waiting, waiting_rows, size = [], 0, 0
             path = f"{self.folder}/{attempt}-{len(runs)}.run"
-            ordered = self.work.reduced(self.side, batch) if reduces else in_order_of_groups(batch)
             write_run(self.target, path, ordered, self.buckets, self.without)
             runs.append(path)
-            progress.written(ordered.num_rows)
+            progress.written(sum(batch.num_rows for batch in ordered))
 
         for ranked in parts:
             seen = progress.part_begins(ranked.size_bytes)
@@ -139,8 +142,14 @@ class RowScanTask(ScanTask[RankedPart, RowsReport]):
 
     def _repeats(self, waiting: Sequence[pa.RecordBatch], parts: Sequence[RankedPart]) -> bool:
         """Whether many rows have the same key, judging by the first ones."""
-        keys = pa.Table.from_batches([batch.select(list(self.work.key_columns)) for batch in waiting])
+        keys = pa.Table.from_batches([batch.select(list(self.work.key_columns)) for batch in waiting])[:_SAMPLE]
         found = keys.group_by(list(self.work.key_columns), use_threads=False).aggregate([])
         expected = self.expected_rows(self.scan, parts[0].part, parts)
         # What a run has in common is what it can leave out.
         return rows_per_key(keys.num_rows, found.num_rows, min(expected, _REDUCED_ROWS)) >= WORTH_REDUCING
+
+
+def _in_pieces(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Rows in pieces, each in the order of key groups: what is moved to and fro stays in the processor's cache."""
+    pieces = (batch.slice(at, _PIECE_ROWS) for batch in batches for at in range(0, batch.num_rows, _PIECE_ROWS))
+    return [in_order_of_groups(piece) for piece in pieces]

@@ -346,6 +346,32 @@ def test_files_that_spark_would_read_in_another_way_are_sparks(
         scanned(operator, spark.read.schema(schema).parquet(str(cut)), tmp_path / "runs", 1 << 28)
 
 
+def test_the_same_input_is_not_analyzed_again(
+    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start has asked who reads; the pass asks again, and gets what was found.  Under another setting it is asked
+    anew, and so it is for another operator and another input."""
+    frame = spark.read.parquet(str(folder))
+    operator, other = (planned(frame, ["id"], F.sum("long")) for _ in range(2))
+    found = recognise(operator, frame, None, "arrow")
+
+    def asked(*_: Any) -> DataFrame:
+        raise AssertionError("asked")
+
+    for one in (operator, other):
+        monkeypatch.setattr(one, "prepare_scan", asked)
+    assert recognise(operator, spark.read.parquet(str(folder)), None, "arrow") == found
+    for one, rows_of in ((other, frame), (operator, frame.where("long > 0"))):
+        with pytest.raises(AssertionError, match="asked"):
+            recognise(one, rows_of, None, "arrow")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        with pytest.raises(AssertionError, match="asked"):
+            recognise(operator, frame, None, "arrow")
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
 def test_runs_with_a_wrong_bit_are_refused(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
     """A run that was altered, cut off or removed is an error that names it, never fewer rows."""
     frame = spark.read.parquet(str(folder))
