@@ -23,8 +23,6 @@ from .scan_task import ScanTask
 
 #: So many rows are enough to guess that.
 _SAMPLE = 1 << 16
-
-_PIECE_ROWS = 1 << 17
 #: So many rows are put in order at once.
 _PIECE_ROWS = 1 << 17
 #: Rows that are reduced at once: fewer meet fewer of their key.
