@@ -23,9 +23,9 @@ class Sizes:
     #: Aggregate jobs by engine.
     engine_rows: int = 5_000_000
     engine_rounds: int = 3
-    #: Generated aggregate jobs: how many, and of how many rows they are.
+    #: Generated aggregate jobs: how many, and of how many rows they are (fewer are less than 32 MiB).
     generated_jobs: int = 200
-    generated_rows: int = 1_000_000
+    generated_rows: int = 1_500_000
     dedup_rows: int = 10_000_000
     dedup_keys: int = 1_000_000
     #: Each side of the join.

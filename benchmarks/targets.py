@@ -164,8 +164,11 @@ TARGETS = (
         for job, *limits in _ENGINES
         for start, how, limit in zip(("", "fresh-"), ("", ", fresh process"), limits, strict=True)
     ),
-    Target("generated-jobs", "generated aggregate jobs: share of which auto has 0.95 of engine=spark's speed at least",
-           "at least", 1, ""),
+    *(
+        Target(f"generated-jobs-{keys}", f"generated aggregate jobs, {keys:,} keys: share of which auto has 0.95 of"
+               " engine=spark's speed at least", "at least", 1, "")
+        for keys in (100, 100_000)
+    ),
     *(
         Target(f"rows-{job}-{start}", f"backlog of rows, {job}, {start}: speed against plain", "at least", limit, "x")
         for job, *limits in _ROWS

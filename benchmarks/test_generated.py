@@ -139,8 +139,8 @@ def test_generated_jobs(benchmark: Any, spark: SparkSession, bench: Any, keys: i
         spread = f"spark / auto: least {ratios[0]:.2f}, median {median(ratios):.2f}, greatest {ratios[-1]:.2f}"
     bench.record(
         begun,
-        seconds=seconds,
+        seconds=seconds if taken else {},
         baselines=(SPARK,),
-        findings={"generated-jobs": 1 - len(slower) / taken} if taken else {},
+        findings={f"generated-jobs-{keys}": 1 - len(slower) / taken} if taken else {},
         notes=(f"auto takes {taken} of {count}, {len(slower)} of them below {_LEAST} x spark", spread, *slower),
     )
