@@ -34,7 +34,7 @@ _CHUNK_ENTRIES = 4096
 
 
 class RocksDBKeyedState(KeyedState):
-    """Keyed state of one random-access epoch over a shard; ``replica`` is None in a fresh job."""
+    """Keyed state of one random-access epoch over a shard; ``local_copy`` is None in a fresh job."""
 
     def __init__(
         self, registry: StateRegistry, local_copy: LocalStateCopy | None, key_groups: KeyGroupRange, now_ms: int

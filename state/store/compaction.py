@@ -52,7 +52,7 @@ def compact(
 ) -> StateManifest:
     """The manifest after the compaction that is due (or the given ``kind``); the same manifest if none is.
 
-    ``replica`` must embody ``manifest``; ``name`` must be as unique as an attempt's.  ``is_dead``
+    ``local_copy`` must embody ``manifest``; ``name`` must be as unique as an attempt's.  ``is_dead``
     (:func:`dead_entries`) is asked only by a full compaction.
     """
     kind = kind or manifest.needs_compaction()

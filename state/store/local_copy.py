@@ -59,7 +59,7 @@ class LocalStateCopy:
     def database(self) -> LocalDatabase:
         """The open database; only the cache and compaction may do more than read."""
         if self._database is None:
-            raise CheckpointError(f"the replica at {self.folder} is closed")
+            raise CheckpointError(f"the local copy at {self.folder} is closed")
         return self._database
 
     def get(self, key: bytes) -> bytes | None:
@@ -117,7 +117,7 @@ class LocalStateCopy:
     def _failed(self, error: Exception, doing: str) -> Exception:
         if isinstance(error, CheckpointError):
             return error
-        wrapped = self._explained(error, f"{doing} the replica at {self.folder}")
+        wrapped = self._explained(error, f"{doing} the local copy at {self.folder}")
         return self._damaged(wrapped) if isinstance(wrapped, CorruptStateError) else wrapped
 
     def _damaged(self, error: CorruptStateError) -> CorruptStateError:

@@ -105,7 +105,7 @@ class Restorer:
             try:
                 database.write(keys, values, deletes=batch.column(1).null_count > 0)
             except Exception as error:
-                raise database.explained(error, f"apply state file {file.name} to a replica") from error
+                raise database.explained(error, f"apply state file {file.name} to a local copy") from error
 
     def _take_over(self, database: LocalDatabase, manifest: StateManifest, region: KeyGroupRange) -> None:
         """Build one region in a database of its own and take over its live entries."""
@@ -171,7 +171,7 @@ def _delete_outside(database: LocalDatabase, manifest: StateManifest) -> None:
         if whole.upper_bound < _HIGHEST:
             database.delete_range(whole.upper_bound, _HIGHEST)
     except Exception as error:
-        raise database.explained(error, "clip a replica to its key groups") from error
+        raise database.explained(error, "clip a local copy to its key groups") from error
 
 
 def _runs(files: Sequence[StateFile]) -> Iterator[list[StateFile]]:

@@ -69,7 +69,7 @@ class RocksDB(LocalDatabase):
         try:
             self.rdict = Rdict(path, options)
         except Exception as error:
-            raise wrap(error, f"open a replica at {path}") from error
+            raise wrap(error, f"open the local copy at {path}") from error
         self.get = self.rdict.get  # called for each key: without a call in between
 
     def multi_get(self, keys: list[bytes]) -> list[bytes | None]:
@@ -91,7 +91,7 @@ class RocksDB(LocalDatabase):
             try:
                 cursor.status()
             except Exception as error:
-                raise wrap(error, "scan a replica") from error
+                raise wrap(error, "scan a local copy") from error
 
     def write(self, keys: Sequence[bytes], values: Sequence[bytes | None], *, deletes: bool) -> None:
         changes = WriteBatch(raw_mode=True)

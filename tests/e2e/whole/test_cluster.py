@@ -68,7 +68,7 @@ def test_shards_stay_where_their_state_is(tmp_path: Path, driver_jvm: DriverJvm)
         assert int(told[f"{job} compactions"][0][0])
         for misses in told[f"{job} misses"]:
             built = [place for place, number in enumerate(misses) if int(number)]
-            assert built == [1, STEADY + 1], "a replica was built more than once"
+            assert built == [1, STEADY + 1], "a local copy was built more than once"
             assert sum(map(int, misses)) <= 4 + 2, "not only what was to move has moved"
         calls, ready = [list(map(int, told[f"{job} {what}"][0])) for what in ("calls", "ready")]
         assert max(*calls[2:STEADY], *calls[STEADY + 2 :]) <= most, calls
