@@ -44,7 +44,7 @@ def test_keys_can_be_visited_again(workspace: Workspace, registry: StateRegistry
     assert found == {b"a": (6,), b"b": (4,)}
 
 
-def test_the_replica_is_not_written_to(workspace: Workspace, registry: StateRegistry) -> None:
+def test_the_local_copy_is_not_written_to(workspace: Workspace, registry: StateRegistry) -> None:
     """An attempt that never flushes leaves no trace in local copy or pool."""
     manifest = epoch(workspace, registry, StateManifest(WHOLE), lambda state: _put(state, b"a", 1))
     local_copy = workspace.local_copy(manifest)
@@ -101,7 +101,7 @@ def test_a_failing_read_says_what_is_wrong(workspace: Workspace, registry: State
     state = RocksDBKeyedState(registry, local_copy, WHOLE, 0)
     state.set_current_key(1, b"a")
     local_copy.close()
-    with pytest.raises(CheckpointError, match=r"replica at .* is closed"):
+    with pytest.raises(CheckpointError, match=r"local copy at .* is closed"):
         state.value_state("v").get()
 
 

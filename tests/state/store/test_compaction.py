@@ -56,7 +56,7 @@ def test_a_full_rewrite_has_no_tombstones(workspace: Workspace) -> None:
     assert contents(workspace.local_copy(rewritten, shard=1)) == contents(workspace.local_copy(manifest))
 
 
-def test_a_replica_outlives_compaction(workspace: Workspace) -> None:
+def test_a_local_copy_outlives_compaction(workspace: Workspace) -> None:
     """The local copy from before the compaction is current after it, and applies what comes next."""
     manifest = with_logs(workspace, 16)
     for kind in ("logs", "full"):

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixedmode.errors import CheckpointError, CorruptStateError
 from mixedmode.state.keys.keygroups import KeyGroupRange
-from mixedmode.state.store import local_copy as replica_module
+from mixedmode.state.store import local_copy as local_copy_module
 from mixedmode.state.store import pool
 from mixedmode.state.store.compaction import compact
 from mixedmode.state.store.cursor import LocalStateCursor
@@ -132,7 +132,7 @@ def test_few_bytes_of_logs_are_kept(workspace: Workspace, monkeypatch: pytest.Mo
     assert not any(path.endswith(large) for path in kept)
 
 
-def test_other_key_groups_are_another_replica(workspace: Workspace) -> None:
+def test_other_key_groups_are_another_local_copy(workspace: Workspace) -> None:
     """The same files under another range are clipped to it."""
     first, _ = two_epochs(workspace)
     workspace.local_copy(first)
@@ -152,7 +152,7 @@ def test_a_clipped_file_is_never_just_applied(workspace: Workspace) -> None:
     assert workspace.cache.rebuilds == 2
 
 
-def test_least_recently_used_replicas_are_closed(workspace: Workspace) -> None:
+def test_least_recently_used_local_copies_are_closed(workspace: Workspace) -> None:
     """At most max_open local copies are open; a closed one says so and its folder is gone."""
     first, _ = two_epochs(workspace)
     workspace.cache._max_open = 2
@@ -166,7 +166,7 @@ def test_least_recently_used_replicas_are_closed(workspace: Workspace) -> None:
     assert workspace.local_copy(first, shard=0).get(stored(0, 1)) == b"old"
 
 
-def test_evicting_a_replica_whose_folder_is_gone(workspace: Workspace) -> None:
+def test_evicting_a_local_copy_whose_folder_is_gone(workspace: Workspace) -> None:
     """Whoever evicts another job's local copy is not concerned by what has become of its folder, even if that is a file
     or another folder now; the job itself gets a new local copy."""
     first, manifest = two_epochs(workspace)
@@ -183,7 +183,7 @@ def test_evicting_a_replica_whose_folder_is_gone(workspace: Workspace) -> None:
         assert len(contents(workspace.local_copy(manifest, job=f"other {number}"))) == 1000
 
 
-def test_a_replica_whose_folder_is_gone_is_built_anew(workspace: Workspace) -> None:
+def test_a_local_copy_whose_folder_is_gone_is_built_anew(workspace: Workspace) -> None:
     """It may be the disk of all local copies that is gone: what can be read is not enough to go on."""
     first, manifest = two_epochs(workspace)
     held = workspace.local_copy(first)
@@ -196,7 +196,7 @@ def test_a_replica_whose_folder_is_gone_is_built_anew(workspace: Workspace) -> N
         held.get(b"x")
 
 
-def test_a_replica_that_cannot_be_closed(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_copy_that_cannot_be_closed(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     """A database that refuses to close is given up all the same, and its folder with it."""
     first, _ = two_epochs(workspace)
     held = workspace.local_copy(first)
@@ -454,7 +454,7 @@ def test_a_forked_child_has_replicas_of_its_own(workspace: Workspace) -> None:
     assert (count, rebuilds) == (1000, 1)
     assert folder != parents.folder
     assert parents.get(stored(0, 2)) == b"old"
-    assert replica_module.process_cache() is workspace.cache
+    assert local_copy_module.process_cache() is workspace.cache
 
 
 def test_acquire_is_private_to_its_pool(workspace: Workspace, tmp_path: Path) -> None:

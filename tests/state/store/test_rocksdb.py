@@ -1,6 +1,6 @@
 """What rocksdict does against its names: each trap is real, and the code stays clear of it.
 
-Two more are where their guards are: iteration over a damaged block and use after fork in ``test_replica.py``.
+Two more are where their guards are: iteration over a damaged block and use after fork in ``test_local_copy.py``.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def test_a_closed_database_stays_locked_while_an_iterator_lives(tmp_path: Path) 
         RocksDB(str(tmp_path / "db"))
 
 
-def test_a_replica_is_built_anew_while_an_old_scan_lives(tmp_path: Path) -> None:
+def test_a_local_copy_is_built_anew_while_an_old_scan_lives(tmp_path: Path) -> None:
     """A scan that nobody has finished does not hinder the next local copy of the shard, nor does it change."""
     space = Workspace(tmp_path)
     writer = space.sst()

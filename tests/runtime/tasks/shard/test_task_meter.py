@@ -84,7 +84,7 @@ def test_rows_are_pulled_one_batch_at_a_time(clock: Clock) -> None:
         ),
     ],
 )
-def test_a_replica_that_is_brought_on_was_in_place(clock: Clock, brought: dict[str, int], expected: Any) -> None:
+def test_a_local_copy_that_is_brought_on_was_in_place(clock: Clock, brought: dict[str, int], expected: Any) -> None:
     """Only a local copy that had to be built anew counts as a miss."""
     cache: Any = SimpleNamespace(rebuilds=7, files_brought=70, bytes_brought=700)
     meter = TaskMeter()
