@@ -10,6 +10,7 @@ import os
 import sys
 from pathlib import Path
 
+import intervals
 import numbering
 import support
 from mixedmode import MixedModeError
@@ -30,7 +31,7 @@ def main(folder: Path, total: int) -> None:
     serialises_first = os.environ.get("SERIALISES") == "first"
     coordinator = numbering.Numbering(total, every_s=0.02, per_checkpoint=4, serialises_first=serialises_first)
     job = numbering.described(history, world.live(), coordinator)
-    query = world.start(job, {"execution.checkpointing.interval": "50 ms"})
+    query = world.start(job, {"execution.checkpointing.interval": intervals.named("50 ms")})
     try:
         query.wait_for("live", 300)
         query.processAllAvailable()

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import intervals
 import kafka_support
 import support
 from kafka_broker import Broker
@@ -38,7 +39,7 @@ def main(folder: Path, brokers: str, names: list[str]) -> None:
     for name in names:
         world, topic = support.World(spark, folder / name), (folder / name / "topic").read_text()
         job = numbered(described(world, brokers, topic, name))
-        queries[topic] = query = world.start(job, {"execution.checkpointing.interval": "1 hour"})
+        queries[topic] = query = world.start(job, {"execution.checkpointing.interval": intervals.named("1 hour")})
         assert query.wait_for("live", WAIT_S), query.exception()
         told = [event.detail for event in query.lifecycle if event.event == "reused"]
         with open(folder / name / "reused", "a") as file:

@@ -13,6 +13,7 @@ import threading
 import time
 from pathlib import Path
 
+import intervals
 import support
 from kafka_broker import Broker
 from mixedmode.runtime.connectors.sinks.kafka import send_lanes
@@ -38,12 +39,13 @@ def main(folder: Path, brokers: str, topic: str) -> None:
     messages = support.sessions(history, world.live()).select("key", F.to_json(F.struct("*")).alias("value"))
     writer = messages.writeStream.format("kafka").option("kafka.bootstrap.servers", brokers).option("topic", topic)
     writer = writer.option("execution.backlog.final-watermark", "observed").option("pipeline.parallelism", 2)
-    writer = writer.option("execution.checkpointing.interval", "1 hour")
+    writer = writer.option("execution.checkpointing.interval", intervals.named("1 hour"))
     query = writer.option("checkpointLocation", str(world.checkpoints)).start()
     assert query.wait_for("live", 300), query.exception()
     for path in sorted((folder / "pending").glob("*.parquet")):
         path.rename(world.landing / path.name)
         query.processAllAvailable()  # which takes the only checkpoints behind the switch
+    query.processAllAvailable()  # all that an earlier life has landed, if nothing is left for this one
     query.stop()
     os._exit(0)
 

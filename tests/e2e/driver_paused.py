@@ -20,6 +20,7 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).parent.parent))
 
+import intervals
 import refusing
 import support
 from mixedmode import MixedModeError
@@ -31,7 +32,7 @@ from pyspark import cloudpickle
 
 OPTIONS = {
     "execution.backlog.final-watermark": "observed",
-    "execution.checkpointing.interval": "1 hour",
+    "execution.checkpointing.interval": intervals.named("1 hour"),
     "execution.lease.expiry": os.environ.get("TEST_EXPIRY", "3 s"),
     "execution.lease.heartbeat-interval": "200 ms",
     "state.checkpoints.num-retained": "1",

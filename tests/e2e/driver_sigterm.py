@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import intervals
 import support
 
 SLOW = "k0"
@@ -37,7 +38,7 @@ def main(folder: Path, how: str) -> None:
         signal.signal(signal.SIGTERM, lambda number, frame: print("told", flush=True))
     spark = support.driver_session()
     world = support.World(spark, folder)
-    options = {"execution.checkpointing.interval": "200 ms", "execution.backlog.final-watermark": "observed"}
+    options = {"execution.checkpointing.interval": intervals.named("200 ms"), "execution.backlog.final-watermark": "observed"}
     if how == "two":
         options["execution.savepoint.on-sigterm"] = str(folder / "sp")
     history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))

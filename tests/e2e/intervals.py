@@ -1,7 +1,8 @@
 """Both kinds of ``execution.checkpointing.interval``: what kills show is shown of either, in one run of the tests.
 
 Each life of a job has the other kind than the life before it.  Which one the first life has follows from the test's
-name; ``TEST_OTHER_INTERVALS=1 make test-rest ARGS=tests/e2e/recovery`` gives each life the kind that it has not now.
+name; ``TEST_OTHER_INTERVALS=1 make test-rest ARGS=tests/e2e/recovery`` gives each life the kind that it has not now,
+and ``auto`` to the lives that name a period of their own (:func:`named`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,15 @@ KINDS = ("auto", "200 ms")
 #: Of a driver's environment: what it has unless its job says otherwise.
 VARIABLE = "TEST_INTERVAL"
 _OTHER = "TEST_OTHER_INTERVALS"
+
+
+def named(period: str) -> str:
+    """The interval of a job that names one, so that its test knows which checkpoints there are.
+
+    Args:
+        period: what it has unless ``TEST_OTHER_INTERVALS`` is set; then it has ``auto``.
+    """
+    return "auto" if os.environ.get(_OTHER) else period
 
 
 class Intervals:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import intervals
 import pyarrow.parquet as pq
 import support
 from mixedmode.runtime.storage.filesystem import list_files, resolve
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 EVENTS = support.stream_of(240, seed=5)
 OPTIONS = {
     "execution.backlog.final-watermark": "observed",
-    "execution.checkpointing.interval": "1 hour",
+    "execution.checkpointing.interval": intervals.named("1 hour"),
     "pipeline.parallelism": 2,
 }
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import intervals
 import kafka_support
 import lake_support
 import mixedmode
@@ -78,7 +79,7 @@ def started(spark: Any, folder: Path, name: str, life: str) -> Any:
     options = {
         "checkpointLocation": str(folder / "checkpoints"),
         "pipeline.parallelism": 2,
-        "execution.checkpointing.interval": "1 hour",
+        "execution.checkpointing.interval": intervals.named("1 hour"),
     }
     rows = mixedmode.iceberg.read(spark, place) if name == "iceberg" else delta.read(spark, place)
     if name == "append":

@@ -7,6 +7,7 @@ import os
 from datetime import datetime
 from pathlib import Path
 
+import intervals
 import kill_points
 import pytest
 import support
@@ -212,7 +213,7 @@ def test_killed_in_streamed_history(tmp_path: Path, driver_jvm: DriverJvm) -> No
     job = Job(
         tmp_path,
         driver_jvm,
-        "execution.checkpointing.interval=1 ms",
+        f"execution.checkpointing.interval={intervals.named('1 ms')}",
         "execution.interval-during-backlog=1 ms",
         "execution.history.rows-per-epoch=100",
     )

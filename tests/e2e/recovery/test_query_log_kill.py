@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import file_events
+import intervals
 import process_tree
 import pytest
 import support
@@ -28,7 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 pytestmark = [pytest.mark.kill, pytest.mark.spark, pytest.mark.timeout(1800)]
 
 DRIVER = Path(__file__).parents[1] / "driver_sessions.py"
-OPTIONS = ("execution.backlog.final-watermark=observed", "execution.checkpointing.interval=1h")
+OPTIONS = ("execution.backlog.final-watermark=observed", f"execution.checkpointing.interval={intervals.named('1h')}")
 EVENTS = support.stream_of(300, seed=6)
 #: What Spark does to write a file of its log, in order: the event, and the file's name with its number.  There is no
 #: checksum file.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import intervals
 import joins
 import kill_points
 import mixedmode
@@ -16,7 +17,7 @@ from support import World
 from test_kill import EVENTS, Job
 
 #: A job's options: every epoch is followed by a checkpoint.
-COMMITS = {"execution.checkpointing.interval": "1 ms"}
+COMMITS = {"execution.checkpointing.interval": intervals.named("1 ms")}
 
 
 @pytest.mark.slow
