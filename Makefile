@@ -10,7 +10,8 @@
 #   make docs        (the pages as a site, build/site/index.html)
 #   make test-matrix [ARGS="--python 3.10 --spark 4.1 4.2"]   (a few tests with each version of PySpark and Python)
 #   make chaos [SECONDS=300] [SEED=1] [ARGS="--run 17"]   (random jobs, random kills: tests/chaos/)
-#   make bench [ARGS="-k backlog"]   make bench-full   make bench-growth   make bench-peers   (benchmarks/README.md)
+#   make bench [ARGS="-k backlog"]   make bench-full   make bench-backlogs   make bench-growth   make bench-peers
+#       (benchmarks/README.md)
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -42,7 +43,7 @@ SEED    ?= 1
 # Another Spark of the machine is not the one that is tested and shown here.
 unexport SPARK_HOME SPARK_CONF_DIR
 
-.PHONY: demo docs demo-kafka test test-rest test-delta test-jobs test-suites test-of-tables test-matrix chaos lint format bench bench-full bench-growth bench-peers clean java
+.PHONY: demo docs demo-kafka test test-rest test-delta test-jobs test-suites test-of-tables test-matrix chaos lint format bench bench-full bench-backlogs bench-growth bench-peers clean java
 .DEFAULT_GOAL := test
 
 demo: java $(VENV)/.installed-demo
@@ -94,6 +95,10 @@ bench: java $(VENV)/.installed-bench
 bench-full: java $(VENV)/.installed-bench
 	@export MIXEDMODE_BENCH_SIZE=full; $(PYTEST_BENCH) benchmarks --ignore=benchmarks/test_growth.py $(ARGS); \
 	status=$$?; $(BIN)/python benchmarks/publish.py figures && exit $$status
+
+# Once each, what is measured against plain Spark: MIXEDMODE_BENCH_RESUME=1 goes on where a run was stopped.
+bench-backlogs: java $(VENV)/.installed-bench
+	MIXEDMODE_BENCH_SIZE=brief $(PYTEST_BENCH) $(addprefix benchmarks/test_,engines.py keyed_rows.py cold.py generated.py) $(ARGS)
 
 bench-growth: java $(VENV)/.installed-bench
 	@export MIXEDMODE_BENCH_SIZE=full; $(PYTEST_BENCH) benchmarks/test_growth.py $(ARGS); \

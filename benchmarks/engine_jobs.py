@@ -26,7 +26,7 @@ SCHEMA = (
 LINE_SCHEMA = "id bigint, kind string, city string, amount bigint, tags array<string>"
 _FILES = 8
 _CHUNK_ROWS = 500_000
-_VERSION = 1
+_VERSION = 2
 #: Changes a number of 64 bits into another one of them.
 _GOLDEN, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 
@@ -124,7 +124,7 @@ def _write(path: Path, count: int, rows: int, keys: int, seed: int, extra: str) 
             table = pa.table({"line": _lines(chance, table)})
         elif extra:
             table = _with_bad_row(table, int(0.9 * rows) - seed * count - start)
-        writer = writer or pq.ParquetWriter(path, table.schema)
+        writer = writer or pq.ParquetWriter(path, table.schema, store_decimal_as_integer=True)  # as Spark does
         writer.write_table(table)
     assert writer is not None
     writer.close()

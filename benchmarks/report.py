@@ -26,11 +26,16 @@ def ways_table(measurement: Measurement) -> list[list[str]]:
     seconds, rows = measurement.seconds, measurement.rows
     baselines = [way for way in measurement.baselines if way in seconds]
     per_second = [] if rows is None else ["rows/s"]
-    table = [["way", "median s", *per_second, *(f"x {way}" for way in baselines), "rounds"]]
+    cpu = measurement.cpu_s
+    by_cpu = ["CPU-s", *(f"x {way}, by CPU" for way in baselines)] if cpu else []
+    table = [["way", "median s", *per_second, *(f"x {way}" for way in baselines), *by_cpu, "rounds"]]
     for way in sorted(seconds, key=lambda way: median(seconds[way])):
         middle = median(seconds[way])
         speed = [] if rows is None else [f"{rows / middle:,.0f}"]
         ratios = [f"{median(seconds[baseline]) / middle:.2f}" for baseline in baselines]
+        if cpu:
+            used = median(cpu[way])
+            ratios += [f"{used:.3g}", *(f"{median(cpu[baseline]) / used:.2f}" for baseline in baselines)]
         table.append([way, f"{middle:.3g}", *speed, *ratios, str(len(seconds[way]))])
     return table
 
@@ -60,6 +65,8 @@ def closing_lines(measurements: Sequence[Measurement]) -> list[str]:
         lines += [f"  {note}" for note in measurement.notes]
         if not measurement.machine.get("idle", True):
             lines.append(f"  the machine was busy before it began: {measurement.machine['busy']:.0%} of its cores")
+        if "load" in measurement.machine:
+            lines.append(f"  load before it began: {measurement.machine['load']}")
     if any(measurement.findings for measurement in measurements):
         lines += ["", "Targets", *(f"  {line}" for line in aligned(targets_table(measurements)))]
     return lines

@@ -37,6 +37,8 @@ class Measurement:
     rows: int | None = None
     #: Seconds of each round, by way.
     seconds: dict[str, list[float]] = field(default_factory=dict)
+    #: CPU-seconds of all processes in each of them, by way; empty: they were not looked at, or stand in a note.
+    cpu_s: dict[str, list[float]] = field(default_factory=dict)
     #: The ways that the table compares the others with.
     baselines: tuple[str, ...] = ()
     #: Measured figure by target.
@@ -90,6 +92,7 @@ def machine() -> dict[str, Any]:
         "at": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
         "busy": round(busy, 2),
         "idle": busy <= _IDLE_SHARE,
+        "load": round(os.getloadavg()[0], 1),
         "cores": int(os.environ.get("MIXEDMODE_BENCH_CORES", "2")),
         "python": platform.python_version(),
         "spark": pyspark.__version__,

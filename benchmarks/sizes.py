@@ -1,7 +1,8 @@
-"""How large everything is: three presets, and an environment variable for every single number.
+"""How large everything is: four presets, and an environment variable for every single number.
 
-``MIXEDMODE_BENCH_SIZE`` picks the preset: ``tiny`` (does it run?), ``small`` (``make bench``) or ``full``
-(``make bench-full``: the sizes for which the targets are promised).  ``MIXEDMODE_BENCH_<FIELD>`` sets one number.
+``MIXEDMODE_BENCH_SIZE`` picks the preset: ``tiny`` (does it run?), ``small`` (``make bench``), ``brief``
+(``make bench-backlogs``: the sizes of ``full`` in one round) or ``full`` (``make bench-full``: the sizes for which the
+targets are promised).  ``MIXEDMODE_BENCH_<FIELD>`` sets one number.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Sizes:
     #: Aggregate jobs by engine.
     engine_rows: int = 5_000_000
     engine_rounds: int = 3
-    #: Generated aggregate jobs: how many, and of how many rows they are (fewer are less than 32 MiB).
+    #: Generated aggregate jobs: how many, and of how many rows they are (some 40 MiB).
     generated_jobs: int = 200
     generated_rows: int = 1_500_000
     dedup_rows: int = 10_000_000
@@ -244,7 +245,9 @@ _TINY = replace(
     growth_aggregate_rows=10_000,
     growth_processor_rows=1_000,
 )
-PRESETS = {"tiny": _TINY, "small": _SMALL, "full": Sizes()}
+#: The sizes of the promises, once each: what a change has done to the backlogs, in half an hour.
+_BRIEF = replace(Sizes(), rounds=1, engine_rounds=1, keyed_fresh_rounds=1, cold_rounds=1, generated_jobs=40)
+PRESETS = {"tiny": _TINY, "small": _SMALL, "brief": _BRIEF, "full": Sizes()}
 
 
 def preset_name() -> str:

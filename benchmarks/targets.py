@@ -165,6 +165,11 @@ TARGETS = (
         for start, how, limit in zip(("", "fresh-"), ("", ", fresh process"), limits, strict=True)
     ),
     *(
+        Target(f"engines-{start}spark-{job}", f"the same with engine=spark, {job}{how}", "at least", limit, "x")
+        for job, *_ in _ENGINES
+        for start, how, limit in (("", "", 0.95), ("fresh-", ", fresh process", 0.85))
+    ),
+    *(
         Target(f"generated-jobs-{keys}", f"generated aggregate jobs, {keys:,} keys: share of which auto has 0.95 of"
                " engine=spark's speed at least", "at least", 1, "")
         for keys in (100, 100_000)

@@ -44,12 +44,13 @@ def _generated() -> ModuleType:
 
 def files(rows: int, keys: int) -> list[str]:
     """The files of so many rows, made once."""
-    folder = data_folder() / f"generated-jobs-{rows}-{keys}-v1"
+    folder = data_folder() / f"generated-jobs-{rows}-{keys}-v2"
     if not folder.exists():
         made = folder.with_name(f"{folder.name}.{os.getpid()}")
         made.mkdir(parents=True)
         for number in range(_FILES):
-            pq.write_table(_table(number, rows // _FILES, keys), made / f"{number}.parquet")
+            table, path = _table(number, rows // _FILES, keys), made / f"{number}.parquet"
+            pq.write_table(table, path, store_decimal_as_integer=True)  # as Spark does
         made.rename(folder)
     return sorted(map(str, folder.glob("*.parquet")))
 

@@ -15,6 +15,7 @@ from .connectors.staged_form import StagedForm, columns_of
 from .operators.contract import KeyedOperator
 from .operators.emission_watermark import EMITTED_COLUMN, emitted_when_due
 from .operators.frame_steps import FrameStep, Metrics, behind_steps
+from .scan.engines import LEAST_BYTES
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -265,6 +266,8 @@ class JobSpec:
     begin_refused: str | None = None
     #: What is due by event time fires although no rows come; False: with the next rows.
     fires_without_rows: bool = True
+    #: By ``execution.backlog.engine`` = ``auto`` Spark reads files that have less together: decided with the plan.
+    scan_least_bytes: int = LEAST_BYTES
     #: The session with the settings of its start; None: it has not been started.
     planned_in: SparkSession | None = None
 

@@ -141,6 +141,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafka_broker.Bro
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, more_jars: str) -> Iterator[SparkSession]:
     """A small local session for the whole run; a test that changes its options must set them back."""
+    from mixedmode.runtime.scan.engines import FRESH_JOBS
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.config("spark.jars", more_jars) if more_jars else SparkSession.builder
@@ -159,6 +160,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory, more_jars: str) -> Iterator[
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
+    for _ in range(FRESH_JOBS):  # who reads small histories must not depend on the order of tests
+        session.range(1).collect()
     yield session
     session.stop()
 

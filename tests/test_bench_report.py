@@ -65,6 +65,14 @@ def test_ways_are_compared_by_medians_fastest_first(bench: Any) -> None:
     assert rows == [["fast", "1", "12", "4.00", "1"], ["slow", "4", "3", "1.00", "3"]]
 
 
+def test_ways_are_compared_by_cpu_time_too(bench: Any) -> None:
+    """Where CPU-seconds are known, they and their ratio stand beside those of time."""
+    cpu_s = {"slow": [6.0, 7.0, 6.0], "fast": [2.0]}
+    header, *rows = bench("report").ways_table(measurement(bench, cpu_s=cpu_s))
+    assert header == ["way", "median s", "rows/s", "x slow", "CPU-s", "x slow, by CPU", "rounds"]
+    assert rows == [["fast", "1", "12", "4.00", "2", "3.00", "1"], ["slow", "4", "3", "1.00", "6", "1.00", "3"]]
+
+
 @pytest.mark.parametrize(
     ("figure", "preset", "expected"),
     [(10.0, "full", "pass"), (9.99, "full", "miss"), (11.0, "small", "pass (small sizes)")],

@@ -154,8 +154,8 @@ OPTIONS: tuple[Option, ...] = (
         "backlog_engine",
         "the engine that reads a history of Parquet files. `arrow`: the Python workers, for aggregates, "
         "deduplications and joins whose results are known to equal Spark's, else an error at `start()`. `spark`: "
-        "Spark. `auto`: `arrow` if possible and if the files are not small, else `spark`; `explain()` shows the "
-        "choice and the reason",
+        "Spark. `auto`: `arrow` if possible and if the files are not small, or Spark has run few jobs so far, else "
+        "`spark`; `explain()` shows the choice and the reason",
     ),
     choice(
         "execution.backlog.float-sums",

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...errors import PlanError
+from ...runtime.catalyst.spark_cluster import jobs_so_far
 from ...runtime.catalyst.spark_plans import united
 from ...runtime.driver.epochs.source_rows import SourceRows
 from ...runtime.jobs.columnar_pass import recognise
 from ...runtime.jobs.row_pass import recognise_parts
-from ...runtime.scan.engines import ENGINES, engine_name
+from ...runtime.scan.engines import AUTO, ENGINES, FRESH_JOBS, LEAST_BYTES, engine_name
 from ...runtime.scan.parquet_scan import NotTakenError
+from ...runtime.scan.scan_plans import source_bytes
 from .job_facts import runs_sorted
 
 if TYPE_CHECKING:
@@ -24,13 +26,36 @@ _OPTION = "execution.backlog.engine"
 _ROW_WORK = {"join": "join", "dropDuplicates": "deduplicate", "dropDuplicatesWithinWatermark": "deduplicate"}
 
 
-def choose_backlog_engine(settings: Settings, stages: Sequence[StageSpec], lanes: Sequence[Lane]) -> str | None:
+def scan_least_bytes(settings: Settings, lanes: Sequence[Lane]) -> int:
+    """By ``auto`` Spark reads files that have less together.
+
+    That is decided once, with the plan; a run, and what is kept for one that starts again, go by it.  It is another
+    number than usual only where that makes a difference, so that finished shards of large files can be used again by a
+    run in an application that has been at work for longer.
+
+    Args:
+        settings: the job's settings.
+        lanes: all sources.
+    """
+    histories = [part for lane in lanes if lane.history is not None for part in united(lane.history)]
+    if settings.backlog_engine != AUTO or not runs_sorted(settings) or not histories:
+        return LEAST_BYTES
+    if jobs_so_far(histories[0].sparkSession) >= FRESH_JOBS:
+        return LEAST_BYTES
+    sizes = [source_bytes(part) for part in histories]
+    return 0 if any(size is not None and size < LEAST_BYTES for size in sizes) else LEAST_BYTES
+
+
+def choose_backlog_engine(
+    settings: Settings, stages: Sequence[StageSpec], lanes: Sequence[Lane], least_bytes: int
+) -> str | None:
     """What ``execution.backlog.engine`` comes to, in words; None: it does not apply.
 
     Args:
         settings: the job's settings.
         stages: all stages.
         lanes: all sources.
+        least_bytes: see :func:`scan_least_bytes`.
 
     Raises:
         PlanError: it names an engine, and something stands against it.
@@ -48,16 +73,17 @@ def choose_backlog_engine(settings: Settings, stages: Sequence[StageSpec], lanes
         _refuse(engine, "there is no history")
         return None
     said = []
+    why = "" if least_bytes == LEAST_BYTES else ", small ones too as Spark has run few jobs so far"
     for stage, frame in frames:
         name = f"stage {stage.uid}: " if len(frames) > 1 else ""
         if stage.operator.scans_rows:
-            said.append(name + _of_rows(stage, frame, engine))
+            said.append(name + _of_rows(stage, frame, engine, least_bytes, why))
             continue
         for part in united(frame) if stage.operator.scans_files else [frame]:
             try:
-                found = recognise(stage.operator, part, None, engine, settings.backlog_float_sums)
+                found = recognise(stage.operator, part, None, engine, settings.backlog_float_sums, least_bytes)
                 rounded = ", sums of doubles in any order" if found.rounds_sums else ""
-                said.append(f"{name}{_reads(engine)} and aggregate them{rounded})")
+                said.append(f"{name}{_reads(engine)}{why} and aggregate them{rounded})")
             except NotTakenError as error:
                 _refuse(engine, f"{name}{error}")
                 if stage.operator.scans_files:
@@ -65,14 +91,14 @@ def choose_backlog_engine(settings: Settings, stages: Sequence[StageSpec], lanes
     return "; ".join(dict.fromkeys(said)) or None
 
 
-def _of_rows(stage: StageSpec, frame: DataFrame, engine: str) -> str:
+def _of_rows(stage: StageSpec, frame: DataFrame, engine: str, least_bytes: int, why: str) -> str:
     """Who reads the rows of a stage that needs them as they are: tasks all of them, or Spark."""
     try:
-        recognise_parts(stage.operator, [frame], None, engine)
+        recognise_parts(stage.operator, [frame], None, engine, least_bytes)
     except NotTakenError as error:
         _refuse(engine, str(error))
         return f"spark ({engine}: {error})"
-    return f"{_reads(engine)} and {_ROW_WORK[stage.operator.kind]} their rows)"
+    return f"{_reads(engine)}{why} and {_ROW_WORK[stage.operator.kind]} their rows)"
 
 
 def _reads(engine: str) -> str:

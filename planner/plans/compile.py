@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,7 +22,7 @@ from ...runtime.spec import JobSpec, Settings, StageSpec
 from ..inputs.inputs import Inputs
 from ..options.layers import Layer, resolve_options, session_layer
 from ..stages.output_transform import plan_output_transform, plan_union
-from .backlog_engine import choose_backlog_engine
+from .backlog_engine import choose_backlog_engine, scan_least_bytes
 from .final_watermark import FinalWatermark, max_refusal, refuse_max, with_final_watermarks
 from .graph import StageGraph
 from .job_facts import JobFacts, runs_sorted
@@ -81,7 +82,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     check_watermark_policy(spark, specs, planned.location)
     lanes = graph.lanes.frames()
     settings = _with_limits(settings, specs, live_frame(lanes), request)
-    parallelism = settings.shards(spark)
+    parallelism, least_bytes = settings.shards(spark), scan_least_bytes(settings, lanes)
     first = graph.first
     plan = ExecutionPlan(
         name=request.query_name,
@@ -96,14 +97,14 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         settings=settings,
         parallelism=parallelism,
         checkpoint_location=planned.location,
-        phases=plan_phases(settings, _facts(graph, request, specs, finals, settings, lanes, why_timers)),
+        phases=plan_phases(settings, _facts(graph, request, specs, finals, settings, lanes, why_timers, least_bytes)),
         tail=() if transform is None else transform.names,
         tail_moves_rows=transform is not None and transform.moves_rows,
         united=() if transform is None else tuple(dict.fromkeys(branch.origin for branch in transform.branches)),
         unordered=unordered_histories(graph, specs, lanes),
         ignored=tuple(dict.fromkeys([*[one for each in graph.stages for one in each.inputs.ignored], *output.ignored])),
     )
-    return plan, _job(graph, plan, specs, planned.sink, transform, lanes)
+    return plan, replace(_job(graph, plan, specs, planned.sink, transform, lanes), scan_least_bytes=least_bytes)
 
 
 def _facts(
@@ -114,11 +115,12 @@ def _facts(
     settings: Settings,
     lanes: Sequence[Lane],
     why_timers: str,
+    least_bytes: int,
 ) -> JobFacts:
     """All of the job that decides which phases it runs in."""
     operators = [spec.operator for spec in specs]
     return JobFacts(
-        backlog_engine=choose_backlog_engine(settings, specs, lanes),
+        backlog_engine=choose_backlog_engine(settings, specs, lanes, least_bytes),
         has_history=any(not part.is_live for part in graph.lanes.parts),
         has_live=any(part.is_live for part in graph.lanes.parts),
         ends_by_itself=not {"availableNow", "once"}.isdisjoint(request.trigger),

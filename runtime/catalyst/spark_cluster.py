@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +79,15 @@ class RunningStage:
     job: str
     #: The numbers of the tasks, which are those of partitions.
     tasks: tuple[int, ...]
+
+
+def jobs_so_far(spark: SparkSession) -> int:
+    """How many jobs Spark has run in this application; many if this version does not tell."""
+    context: Any = spark.sparkContext
+    try:
+        return int(context._jsc.sc().dagScheduler().numTotalJobs())
+    except NO_SUCH_MEMBER:
+        return sys.maxsize
 
 
 def running_stages(spark: SparkSession, *tags: str) -> list[RunningStage]:

@@ -29,7 +29,7 @@ from ..catalyst.spark_plans import analyzed, leaves, united
 from ..catalyst.types.arrow_types import arrow_schema
 from ..operators.aggregate.operator import AggregateOperator
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
-from ..scan.engines import AUTO, ENGINES, engine_name
+from ..scan.engines import AUTO, ENGINES, LEAST_BYTES, engine_name
 from ..scan.parquet_scan import NotTakenError
 from ..scan.partial_calls import PartialCall, Sums
 from ..scan.partial_scans import PartialScan, RecognisedScan, file_parts
@@ -44,14 +44,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Less than this Spark reads as fast.
-LEAST_BYTES = 32 * 1024 * 1024
 #: Results of a set that do not depend on the order of its values.
 _WITHOUT_ORDER = ("size", "sum_distinct")
 
 
 def recognise(
-    operator: KeyedOperator, frame: DataFrame, epoch: EpochSpec | None, engine: str, float_sums: str = "fast"
+    operator: KeyedOperator,
+    frame: DataFrame,
+    epoch: EpochSpec | None,
+    engine: str,
+    float_sums: str = "fast",
+    least_bytes: int = LEAST_BYTES,
 ) -> RecognisedScan:
     """What an operator would have tasks scan of a frame.
 
@@ -61,6 +64,7 @@ def recognise(
         epoch: the epoch; None: at the start, when none is known.
         engine: ``auto``, for which files have to be large, or an engine's name.
         float_sums: ``fast`` or ``spark``.
+        least_bytes: what is large.
 
     Raises:
         NotTakenError: the frame is Spark's.
@@ -68,7 +72,7 @@ def recognise(
     if not operator.scans_files:
         raise NotTakenError(f"a stage of kind {getattr(operator, 'kind', type(operator).__name__)} needs Spark's rows")
     assert isinstance(operator, AggregateOperator), "no other stage says that it scans files"
-    check_source(frame, LEAST_BYTES if engine == AUTO else 0)
+    check_source(frame, least_bytes if engine == AUTO else 0)
     overlaps = operator.window_overlaps
     settings = (engine_name(engine), float_sums, *planning_settings(frame.sparkSession), repr(overlaps))
     # What is taken of the input depends on the epoch only where rows are put in order.
@@ -161,7 +165,8 @@ class ColumnarPass(ScanPass):
         rest: list[DataFrame] = []
         for part in parts:
             try:
-                taken.append((recognise(self.operator, part, epoch, engine, self.settings.backlog_float_sums), part))
+                sums, least_bytes = self.settings.backlog_float_sums, self.least_bytes
+                taken.append((recognise(self.operator, part, epoch, engine, sums, least_bytes), part))
             except NotTakenError as error:
                 logger.info("Spark reads for stage %s: %s", self.operator.uid, error)
                 rest.append(part)

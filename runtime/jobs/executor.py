@@ -23,6 +23,7 @@ from ..operators.admission import can_be_late
 from ..operators.contract import INPUT_ROWS, EpochSpec, KeyedOperator, ShardCounters
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ..protocols.operator_events.task_events import ShardInbox
+from ..scan.engines import LEAST_BYTES
 from ..spec import Settings
 from ..support.failpoints import failpoint
 from ..tasks.report import NO_SHARD, ShardReport
@@ -81,6 +82,8 @@ class EpochExecutor:
     runs_folder: str | None = None
     #: Where it is remembered that tasks have scanned in vain; None: nowhere.
     stopped_folder: str | None = None
+    #: By ``execution.backlog.engine`` = ``auto`` Spark reads files that have less together.
+    scan_least_bytes: int = LEAST_BYTES
     #: The driver's pauses, for passes that may be held between shards; None: it makes none.
     pause: PassPause | None = None
 
@@ -269,6 +272,7 @@ class EpochExecutor:
             run_id=self.run_id,
             progress_folder=self.progress_folder,
             stopped_folder=self.stopped_folder,
+            least_bytes=self.scan_least_bytes,
         )
 
     def task(

@@ -21,7 +21,7 @@ from ..operators.admission import can_be_late
 from ..operators.arrival_order import ARRIVAL_UNKNOWN_COLUMN
 from ..operators.dedup.definition import Deduplication
 from ..operators.join.definition import StreamJoin
-from ..scan.engines import AUTO, ENGINES, engine_name
+from ..scan.engines import AUTO, ENGINES, LEAST_BYTES, engine_name
 from ..scan.parquet_scan import NotTakenError
 from ..scan.partial_scans import file_parts
 from ..scan.row_scans import RecognisedRows, recognised_rows
@@ -33,7 +33,6 @@ from ..tasks.scan.partial_runs import Buckets
 from ..tasks.scan.row_runs import RowRuns
 from ..tasks.scan.row_scan import RankedPart, RowScanTask, RowsReport
 from ..tasks.scan.row_work import RowWork
-from .columnar_pass import LEAST_BYTES
 from .scan_pass import ScanPass
 
 if TYPE_CHECKING:
@@ -75,7 +74,11 @@ def work_of(operator: KeyedOperator, frame: DataFrame, epoch: EpochSpec | None) 
 
 
 def recognise_parts(
-    operator: KeyedOperator, frames: Sequence[DataFrame], epoch: EpochSpec | None, engine: str
+    operator: KeyedOperator,
+    frames: Sequence[DataFrame],
+    epoch: EpochSpec | None,
+    engine: str,
+    least_bytes: int = LEAST_BYTES,
 ) -> list[tuple[RowWork, RecognisedRows]]:
     """How tasks read an operator's input, part by part.
 
@@ -84,6 +87,7 @@ def recognise_parts(
         frames: the input; each may be the union of several parts.
         epoch: the epoch; None: at the start, when none is known.
         engine: ``auto``, for which one part at least has to be large, or an engine's name.
+        least_bytes: what is large.
 
     Raises:
         NotTakenError: the input is Spark's.
@@ -97,7 +101,7 @@ def recognise_parts(
     for part in parts:
         check_source(part)
         try:
-            check_source(part, LEAST_BYTES)
+            check_source(part, least_bytes)
             is_large = True
         except NotTakenError as error:
             too_small = error
@@ -160,7 +164,7 @@ class RowPass(ScanPass):
         if can_be_late(epoch.late_watermark_ms):
             return None
         try:
-            parts = recognise_parts(self.operator, inputs, epoch, engine)
+            parts = recognise_parts(self.operator, inputs, epoch, engine, self.least_bytes)
         except NotTakenError as error:
             self.leave_to_spark(error, scanned=False)
             return None

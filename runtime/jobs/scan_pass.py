@@ -14,7 +14,7 @@ from pyarrow import fs
 from ...errors import PlanError
 from ..catalyst.types.arrow_functions import mapped_in_arrow
 from ..jvm.partition_jobs import collected_by_partition
-from ..scan.engines import AUTO
+from ..scan.engines import AUTO, LEAST_BYTES
 from ..scan.parquet_scan import NotTakenError
 from ..storage.filesystem import delete_quietly, read_bytes, write_atomically
 from ..tasks.report import REPORT_SCHEMA
@@ -53,6 +53,7 @@ class ScanPass:
         run_id: of this run.
         progress_folder: where tasks report how far they are; None: nobody looks.
         stopped_folder: where it is remembered that scans were stopped, until the backlog is over; None: nowhere.
+        least_bytes: by ``auto`` Spark reads files that have less together.
     """
 
     spark: SparkSession
@@ -64,6 +65,7 @@ class ScanPass:
     run_id: str
     progress_folder: str | None = None
     stopped_folder: str | None = None
+    least_bytes: int = LEAST_BYTES
 
     def discard(self) -> None:
         """Remove the runs, also those of attempts that have lost."""

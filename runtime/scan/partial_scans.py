@@ -98,10 +98,19 @@ class PartialScan:
                 yield computed
 
     def _texts_of_values(self) -> tuple[str, ...]:
-        """Columns of texts of which something is computed: once for each different text, where there are few."""
+        """Columns of texts of which something is computed, or the least or greatest is looked for: once for each
+        different text, where there are few."""
         values = [value for _, value in self.computed if value.function != "column"]
+        values += [value for name, value in self.computed if name in self._compared_texts]
         columns = frozenset[str]().union(*(value.columns for value in (*values, *filter(None, [self.condition]))))
         return tuple(one.name for one in self.scan.columns if one.name in columns and pa.types.is_string(one.type))
+
+    @property
+    def _compared_texts(self) -> frozenset[str]:
+        """What only the least, the greatest and a count is asked of, and is texts."""
+        calls = [call for call in self.calls if call.function in ("min", "max") and pa.types.is_string(call.type)]
+        others = [call.column for call in self.calls if call.function not in ("min", "max", "count")]
+        return frozenset(str(call.column) for call in calls) - {*others, *(key.column for key in self.keys)}
 
     def check(self, filesystem: fs.FileSystem, part: FilePart) -> None:
         """Look at a file, and at its first rows if there are rows for which something is not known.
@@ -130,7 +139,8 @@ class PartialScan:
             rows = filtered(rows, self.condition, [name for name in rows.schema.names if name in wanted])
         if rows.num_rows:
             batch = Batch(rows)
-            arrays = [batch.of(value) for _, value in self.computed]
+            texts = self._compared_texts
+            arrays = [batch.texts(value) if name in texts else batch.of(value) for name, value in self.computed]
             yield pa.Table.from_arrays(arrays, names=[name for name, _ in self.computed])
 
 

@@ -190,6 +190,15 @@ def _files(
     return tuple(uris), tuple(constants)
 
 
+def source_bytes(frame: DataFrame) -> int | None:
+    """How large the files of a frame that is read from one place are; None: it is not, or not of files."""
+    try:
+        relation = relation_of(analyzed(frame)).relation()
+        return int(str(relation.sizeInBytes())) if class_name(relation) == "HadoopFsRelation" else None
+    except (NotTakenError, Py4JError, PySparkException):
+        return None
+
+
 def relation_of(plan: Any) -> Any:
     found = list(items(plan.collectLeaves()))
     if len(found) == 1 and (behind := plan_behind(found[0])) is not None:

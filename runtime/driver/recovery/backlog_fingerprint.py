@@ -75,7 +75,13 @@ def backlog_fingerprint(job: JobSpec, parallelism: int, max_parallelism: int) ->
         "live inputs": [repr(one) for one in job.live_inputs],
         "session": [job.planning.conf.get(name) for name in ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")],
         "settings": sorted(one for one in session_settings(job.planning).items() if _changes_results(one[0])),
-        "engine": [settings.backlog_engine, settings.backlog_float_sums, pyarrow.__version__, TRANSLATION_VERSION],
+        "engine": [
+            settings.backlog_engine,
+            job.scan_least_bytes,
+            settings.backlog_float_sums,
+            pyarrow.__version__,
+            TRANSLATION_VERSION,
+        ],
         "versions": [pyspark.__version__, sys.version],
     }
     return _digest(json.dumps(parts, sort_keys=True, default=str).encode())

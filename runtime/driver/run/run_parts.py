@@ -67,6 +67,7 @@ def executor_of(job: JobSpec, state: JobState, uid: str, context: RunContext, ou
         progress_folder=context.backlog.folder,
         runs_folder=f"{context.store.runs}/{uid}",
         stopped_folder=f"{context.store.backlog}/stopped",
+        scan_least_bytes=job.scan_least_bytes,
         pause=context.pass_pause,
         observes=bool(job.stage_of(uid).observed) or (transform is not None and bool(transform.observed)),
     )

@@ -80,6 +80,8 @@ class ResultWriter:
             first[work.touched] = work.starts
             rows = first[owners]
             if not (rows < 0).any():
+                if len(rows) == work.batch.num_rows and (np.diff(rows) == 1).all():  # each row is of a key of its own
+                    return [work.batch.column(name) for name in self._operator.key_columns]
                 taken = pa.array(rows)
                 return [work.batch.column(name).take(taken) for name in self._operator.key_columns]
         encoded = work.keys.take(pa.array(owners))

@@ -95,19 +95,38 @@ class Batch:
 
         What fails for a text of the dictionary is computed row by row: the text need not be in these rows.
         """
-        columns = value.columns
-        if value.function == "column" or len(columns) != 1:
+        column = None if value.function == "column" else self._dictionary(value)
+        found = None if column is None else self._of_dictionary(value, column)
+        return None if column is None or found is None else found.take(_places(column))
+
+    def _dictionary(self, value: Value) -> pa.DictionaryArray | None:
+        """The one column that an expression is of, if that is a dictionary with few texts."""
+        if len(value.columns) != 1:
             return None
-        (name,) = columns
-        column = self.rows.column(name)
-        if not pa.types.is_dictionary(column.type) or 2 * len(column.dictionary) > len(column):
-            return None
+        column = self.rows.column(*value.columns)
+        is_small = pa.types.is_dictionary(column.type) and 2 * len(column.dictionary) <= len(column)
+        return column if is_small else None
+
+    def _of_dictionary(self, value: Value, column: pa.DictionaryArray) -> pa.Array | None:
+        """The values of an expression for each text of a dictionary, and for null; None: it fails for one of them."""
         texts = pa.concat_arrays([column.dictionary, pa.nulls(1, column.type.value_type)])
         try:
-            found = Batch(pa.RecordBatch.from_arrays([texts], names=[name])).of(value)
+            return Batch(pa.RecordBatch.from_arrays([texts], names=list(value.columns))).of(value)
         except NotTakenError:
             return None
-        return found.take(column.indices.fill_null(len(column.dictionary)))
+
+    def texts(self, value: Value) -> pa.Array:
+        """The values of an expression of texts, as a dictionary where there are few different ones.
+
+        Raises:
+            NotTakenError: as of :meth:`of`.
+        """
+        column = self._dictionary(value)
+        found = None if column is None else self._of_dictionary(value, column)
+        if column is None or found is None:
+            return self.of(value)
+        encoded = found.dictionary_encode()
+        return pa.DictionaryArray.from_arrays(encoded.indices.take(_places(column)), encoded.dictionary)
 
     def where(self, value: Value, mask: pa.Array) -> pa.Array:
         """The values of an expression in those rows for which ``mask`` is true; anything elsewhere."""
@@ -143,6 +162,11 @@ class Batch:
         if len(found) != self.rows.num_rows:
             raise NotTakenError(f"Arrow has {len(found)} values of {value.function} for {self.rows.num_rows} rows")
         return found if found.type == value.type else found.cast(value.type)
+
+
+def _places(column: pa.DictionaryArray) -> pa.Array:
+    """Where the values of a dictionary are in it; of nulls behind its end."""
+    return column.indices.fill_null(len(column.dictionary))
 
 
 def filtered(rows: pa.RecordBatch, condition: Value, columns: list[str]) -> pa.RecordBatch:

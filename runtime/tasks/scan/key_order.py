@@ -22,6 +22,8 @@ from ...scan.decimal_words import unscaled
 
 #: Texts are sorted by so many numbers before they are sorted as texts.
 _NUMBERS_OF_TEXT = 3
+#: Sorted runs are merged if they have so many rows, on average.
+_LONG_RUN = 64
 #: If so many rows are alike, on average, each lot of them is sorted by itself.
 _MANY_ALIKE = 48
 
@@ -246,13 +248,19 @@ class _Order:
         if len(among) >= _MANY_ALIKE * len(lots):
             order = np.empty(len(among), dtype=np.int64)
             for start, end in pairwise([*lots.tolist(), len(among)]):
-                order[start:end] = start + np.argsort(numbers[start:end])
+                order[start:end] = start + _argsort(numbers[start:end])
         else:
             order = _order_in_lots(np.cumsum(begins) - 1, numbers)
         self.places[at] = among[order]
         ordered = numbers[order]
         begins[1:] |= ordered[1:] != ordered[:-1]
         self.begins[at] = begins
+
+
+def _argsort(numbers: np.ndarray) -> np.ndarray:
+    """The order of numbers; sorted runs of them are merged, in a fraction of the time that sorting takes."""
+    falls = np.count_nonzero(numbers[1:] < numbers[:-1])
+    return np.argsort(numbers, kind="stable" if _LONG_RUN * falls < len(numbers) else None)
 
 
 def _order_in_lots(lots: np.ndarray, numbers: np.ndarray) -> np.ndarray:
@@ -268,7 +276,7 @@ def _order_in_lots(lots: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     dropped = max(0, int(unsigned.max()).bit_length() + lot_bits - 64)
     both = lots.astype(np.uint64) << np.uint64(64 - lot_bits) if lot_bits else np.zeros(len(lots), dtype=np.uint64)
     both |= unsigned >> np.uint64(dropped)
-    order = np.argsort(both)
+    order = _argsort(both)
     if dropped:
         ordered, both = unsigned[order], both[order]
         if ((ordered[1:] < ordered[:-1]) & (both[1:] == both[:-1])).any():

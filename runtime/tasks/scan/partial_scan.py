@@ -21,7 +21,7 @@ from ...support.failpoints import failpoint
 from .key_order import in_order_of_groups
 from .key_repetition import WORTH_REDUCING, rows_per_key, sampled
 from .partial_runs import write_run
-from .partial_sort import RowsToSort
+from .partial_sort import RowsToSort, spelled_out
 from .scan_task import ScanTask
 from .sliding_windows import in_all_windows
 
@@ -88,7 +88,7 @@ class PartialScanTask(ScanTask[FilePart, ScanReport]):
                         runs.append(self._written(to_sort.taken(), f"{attempt}-{len(runs)}"))
                         progress.written()
                     continue
-                found = engine.aggregated(keyed, self._plain_keys, self.partials.calls, sums)
+                found = engine.aggregated(spelled_out(keyed), self._plain_keys, self.partials.calls, sums)
                 waiting.append(found)
                 rows += table.num_rows
                 size += found.nbytes

@@ -25,6 +25,8 @@ from .key_repetition import WORTH_REDUCING, rows_per_key, sampled
 _LONG = 1 << 63
 #: What sorting takes for each row besides its values: numbers to sort by, places, and copies of both.
 _BYTES_TO_SORT = 64
+#: Texts that rows are told by their numbers of, at most.
+_MOST_TEXTS = 1 << 15
 #: Values in the form in which a call compares or adds them: the column, and the form.
 _Form = tuple[str, str]
 
@@ -52,6 +54,8 @@ class RowsToSort:
     _values: list[dict[_Form, pa.Array]] = field(default_factory=list, init=False)
     #: By sum of decimals the greatest absolute value that any part of it can have.
     _bounds: dict[str, int] = field(default_factory=dict, init=False)
+    #: Of values that are numbers of texts: the texts.
+    _texts: dict[_Form, pa.Array] = field(default_factory=dict, init=False)
     #: Bytes of what waits.
     size: int = field(default=0, init=False)
     _rows: int = field(default=0, init=False)
@@ -85,7 +89,7 @@ class RowsToSort:
                 found = _form_of(call, table[call.column])
                 if pa.types.is_decimal(found.type):
                     return False  # more than 64 bits
-                values[form] = found
+                values[form] = self._numbered(form, found)
         if not self._adds_up(values, table):
             return False
         for call in self.calls:
@@ -95,8 +99,31 @@ class RowsToSort:
         self._keys.append(keys)
         self._values.append(values)
         self.size += sum(column.nbytes for column in (*keys, *values.values()))
+        self.size += sum(_bytes_of(texts, values[form]) for form, texts in self._texts.items())  # they become texts
         self._rows += len(table)
         return True
+
+    def _numbered(self, form: _Form, found: pa.Array) -> pa.Array:
+        """Texts that come as a dictionary as their numbers among all so far, if those are few; others as they are."""
+        if not pa.types.is_dictionary(found.type):
+            self._spell_out(form)
+            return found
+        if self._values and form not in self._texts:  # those before are texts
+            return found.dictionary_decode()
+        known = self._texts.get(form, pa.array([], found.type.value_type))
+        new = found.dictionary.filter(pc.invert(pc.is_in(found.dictionary, known))).unique()
+        if len(known) + len(new) > _MOST_TEXTS:
+            self._spell_out(form)
+            return found.dictionary_decode()
+        self._texts[form] = known = pa.concat_arrays([known, new])
+        return pc.index_in(found.dictionary, known).take(found.indices)
+
+    def _spell_out(self, form: _Form) -> None:
+        """Texts instead of their numbers."""
+        texts = self._texts.pop(form, None)
+        if texts is not None:
+            for chunk in self._values:
+                chunk[form] = texts.take(chunk[form])
 
     def _adds_up(self, values: dict[_Form, pa.Array], table: pa.Table) -> bool:
         """Whether all sums of decimals can be had in 64 bits; of whole numbers ``sums`` knows."""
@@ -115,11 +142,17 @@ class RowsToSort:
         """The partial aggregates of all rows, in the order of key groups; none wait afterwards."""
         keys = dict(zip(self.keys, map(pa.concat_arrays, zip(*self._keys, strict=True)), strict=True))
         values = {form: pa.concat_arrays([chunk[form] for chunk in self._values]) for form in self._values[0]}
-        self._keys, self._values, self._bounds, self.size, self._rows = [], [], {}, 0, 0
+        texts = {}
+        for form, different in self._texts.items():
+            order = pc.array_sort_indices(different)
+            texts[form] = different.take(order)
+            # Numbers in the order of the texts.
+            values[form] = pc.index_in(different, texts[form]).take(values[form])
+        self._keys, self._values, self._bounds, self._texts, self.size, self._rows = [], [], {}, {}, 0, 0
         rows = len(keys[self.keys[0]])
         groups = pa.array(key_groups([keys[name] for name in self.group_columns], self.max_parallelism, rows))
         if self.are_alone and rows_per_key(*sampled(pa.table(keys), self.keys), rows) < WORTH_REDUCING:
-            return self._by_group(groups, keys, values)
+            return self._by_group(groups, keys, {**values, **{form: texts[form].take(values[form]) for form in texts}})
         order = key_order(pa.RecordBatch.from_arrays([groups, *keys.values()], [KEY_GROUP_COLUMN, *keys]), self.keys)
         starts = order.starts
         places, firsts = pa.array(order.places), pa.array(order.places[starts])
@@ -127,13 +160,15 @@ class RowsToSort:
         ordered = {form: column.take(places) for form, column in values.items()}
         counts = pa.array(np.diff(np.append(starts, rows)))
         for call in self.calls:
-            its = None if call.column is None else ordered[_known_form(call, ordered)]
+            form = None if call.column is None else _known_form(call, ordered)
+            its = None if form is None else ordered[form]
             if its is None or (call.function == "count" and its.true_count == rows):
                 arrays[call.name] = counts
                 continue
             found = merged_segments(its.cast(pa.int64()) if call.function == "count" else its, call, starts)
             assert found is not None, "sums have been looked at"
-            arrays[call.name] = restored(call, found)
+            spelled = found if form is None or form not in texts else texts[form].take(found)
+            arrays[call.name] = restored(call, spelled)
         return self._batch(arrays)
 
     def _by_group(self, groups: pa.Array, keys: dict[str, pa.Array], values: dict[_Form, pa.Array]) -> pa.RecordBatch:
@@ -155,6 +190,20 @@ class RowsToSort:
 
     def _batch(self, arrays: dict[str, pa.Array]) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([arrays[name] for name in self.schema.names], schema=self.schema)
+
+
+def spelled_out(table: pa.Table) -> pa.Table:
+    """Rows whose texts are texts."""
+    for at, name in enumerate(table.column_names):
+        if pa.types.is_dictionary(table.schema.field(name).type):
+            column = table.column(at)
+            table = table.set_column(at, name, column.cast(column.type.value_type))
+    return table
+
+
+def _bytes_of(texts: pa.Array, numbers: pa.Array) -> int:
+    """How much texts take, by their numbers."""
+    return pc.sum(pc.binary_length(texts).take(numbers)).as_py() or 0
 
 
 def _form(call: PartialCall, data_type: pa.DataType) -> _Form:

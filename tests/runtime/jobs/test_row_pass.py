@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 from mixedmode.errors import PlanError
 from mixedmode.runtime.driver.epochs.source_rows import SourceRows
-from mixedmode.runtime.jobs import row_pass
 from mixedmode.runtime.jobs.row_pass import ReadRows, RowPass, recognise_parts
 from mixedmode.runtime.jobs.shuffle import with_key_group
 from mixedmode.runtime.operators.contract import EpochSpec, InOrder
 from mixedmode.runtime.operators.frame_steps import united
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
+from mixedmode.runtime.scan.engines import LEAST_BYTES
 from mixedmode.runtime.scan.parquet_scan import NotTakenError
 from mixedmode.runtime.spec import Settings
 from pyarrow import fs
@@ -88,12 +88,25 @@ def job_of(described: Any, tmp_path: Path) -> tuple[Any, tuple[DataFrame, ...]]:
 
 
 def read(
-    spark: SparkSession, operator: Any, inputs: tuple[DataFrame, ...], spec: EpochSpec, tmp_path: Path, **more: Any
+    spark: SparkSession,
+    operator: Any,
+    inputs: tuple[DataFrame, ...],
+    spec: EpochSpec,
+    tmp_path: Path,
+    least_bytes: int = LEAST_BYTES,
+    **more: Any,
 ) -> ReadRows | None:
     options = {"backlog_engine": "arrow", **more}
     rows = RowPass(
-        spark, operator, Settings(**options), fs.LocalFileSystem(), str(tmp_path / "runs"), GROUPS, "run"
-    )  # fmt: skip
+        spark,
+        operator,
+        Settings(**options),
+        fs.LocalFileSystem(),
+        str(tmp_path / "runs"),
+        GROUPS,
+        "run",
+        least_bytes=least_bytes,
+    )
     return rows.read(inputs, spec, SHARDS, ())
 
 
@@ -228,9 +241,7 @@ def test_a_join_without_a_range_of_times_is_sparks(spark: SparkSession, folder: 
             recognise_parts(operator, inputs, epoch(), "arrow")
 
 
-def test_one_large_part_is_enough(
-    spark: SparkSession, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_large_part_is_enough(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
     """By ``auto`` a small side of a join is read as the large one is; where all are small, Spark reads them."""
     pq.write_table(pa.table({"k": [1], "at": pa.array([0], pa.timestamp("us", "UTC"))}), tmp_path / "small.parquet")
     left = mixedmode.read(history=spark.read.parquet(str(folder)).select("long", "at")).withWatermark("at", "1 second")
@@ -239,6 +250,5 @@ def test_one_large_part_is_enough(
     operator, inputs = job_of(described, tmp_path)
     size = (tmp_path / "small.parquet").stat().st_size
     for least, is_taken in ((size + 1, True), (1 << 30, False)):
-        monkeypatch.setattr(row_pass, "LEAST_BYTES", least)
-        found = read(spark, operator, inputs, epoch(), tmp_path, backlog_engine="auto")
+        found = read(spark, operator, inputs, epoch(), tmp_path, least_bytes=least, backlog_engine="auto")
         assert (found is not None) == is_taken

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from mixedmode.runtime.scan.parquet_scan import NotTakenError
 from mixedmode.runtime.scan.partial_calls import PartialCall, Sums, aggregated
 from mixedmode.runtime.tasks.scan import key_order as key_orders
+from mixedmode.runtime.tasks.scan import partial_sort
 from mixedmode.runtime.tasks.scan.key_order import key_order
 from mixedmode.runtime.tasks.scan.partial_runs import merged
 from mixedmode.runtime.tasks.scan.partial_sort import RowsToSort
@@ -69,16 +72,22 @@ def tables(keys: tuple[str, ...]) -> st.SearchStrategy[pa.Table]:
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_sorted_rows_are_aggregated_as_hashed_ones(keys: tuple[str, ...], are_alone: bool, data: st.DataObject) -> None:
-    """Whatever nulls, NaNs and batches there are, what comes to a shard adds up to what a table of hashes finds."""
+    """Whatever nulls, NaNs and batches there are, what comes to a shard adds up to what a table of hashes finds; texts
+    may come as dictionaries, in all batches or in some, with few texts or with many."""
     table = data.draw(tables(keys))
-    cut = data.draw(st.integers(0, len(table)))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(table)), min_size=2, max_size=2)))
     schema = pa.schema(
         [("__kg", pa.int32()), *[(name, KEYS[name][0]) for name in keys], *[(call.name, call.type) for call in CALLS]]
     )
     rows = RowsToSort(schema, keys, keys[-1:], CALLS, 128, are_alone)
-    for some in (table.slice(0, cut), table.slice(cut)):
-        if len(some):
-            assert rows.add(some, Sums())
+    with patch.object(partial_sort, "_MOST_TEXTS", data.draw(st.sampled_from([2, 100]))):
+        for start, end in pairwise([0, *cuts, len(table)]):
+            some = table.slice(start, end - start)
+            if data.draw(st.booleans()):
+                at = some.column_names.index("t")
+                some = some.set_column(at, "t", some["t"].dictionary_encode())
+            if len(some):
+                assert rows.add(some.combine_chunks(), Sums())
     taken = rows.taken()
     assert rows.size == 0
     groups = taken.column(0).to_numpy()
@@ -164,3 +173,19 @@ def test_keys_are_in_the_order_of_their_bytes(many_alike: int, data: st.DataObje
     assert sorted(found.places.tolist()) == list(range(len(rows)))
     assert at == sorted(at)
     assert found.begins.tolist() == [place == 0 or at[place] != at[place - 1] for place in range(len(at))]
+
+
+@pytest.mark.parametrize("groups", [1, 40])
+def test_sorted_runs_are_put_in_order(groups: int) -> None:
+    """Runs one after the other, each in order, as the tasks of a scan leave them, come to be one in order."""
+    chance = np.random.default_rng(groups)
+    runs = []
+    for rows in (0, 1, 300, 2000):
+        group, key = chance.integers(0, groups, rows).astype(np.int32), chance.integers(-500, 500, rows)
+        order = np.lexsort((key, group))
+        runs.append(pa.record_batch({"__kg": group[order], "k": key[order]}))
+    rows = pa.concat_batches(runs)
+    order = key_order(rows, ["k"])
+    found = [tuple(row.values()) for row in rows.take(pa.array(order.places)).to_pylist()]
+    assert found == sorted(tuple(row.values()) for row in rows.to_pylist())
+    assert order.starts.tolist() == [at for at, row in enumerate(found) if at == 0 or row != found[at - 1]]
