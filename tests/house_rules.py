@@ -61,8 +61,6 @@ METHODS_IN_A_CLASS = 20
 #: Spark's, contracts one for each thing that an implementation says.
 LARGER = {
     "planner/frames/writer.py MixedStreamWriter": 21,
-    "state/backend/keyed.py KeyedState": 22,
-    "state/backend/sorted_pass.py BatchKeyedState": 29,
 }
 #: Where users and other rooms come in: whatever takes three arguments or more says what they are, and what it raises.
 DOCUMENTED = (
