@@ -34,7 +34,7 @@ BOTTOM_LEVEL = 6
 def operator_of(spark: SparkSession, job: Job, shape: Shape) -> KeyedOperator:
     """The operator that ``start()`` would hand to the runtime."""
     frame = mixedmode.read(history=spark.createDataFrame([], shape.ddl))
-    _, described = job(frame).writeStream.format("noop").outputMode("update")._compile()
+    described = job(frame).writeStream.format("noop").outputMode("update").described()
     return described.operator
 
 

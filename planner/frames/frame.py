@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from ...errors import MixedModeError, PlanError
 from ...runtime.catalyst.spark_plans import is_repeatable
 from ...runtime.catalyst.types.spark_durations import duration_ms
-from ..inputs.analysis import check_stateless, is_aggregate, plain_columns
+from ..inputs.analysis import check_inputs, is_aggregate, plain_columns
 from ..inputs.event_time import (
     CARRIER,
     Watermark,
@@ -127,7 +127,7 @@ class MixedFrame(ColumnAccess, KeyedMethods, ViewedFrame):
             inputs = inputs.map("transform", lambda frame: marked(frame, event_time))
         result = MixedFrame(inputs, self._watermark)
         try:
-            result._check_stateless("transform")
+            check_inputs(inputs, "transform")
         except PlanError:
             own = _transformed_itself(self, func, args, kwargs)
             return result if own is None else own  # what follows says what is wrong with it
@@ -141,7 +141,8 @@ class MixedFrame(ColumnAccess, KeyedMethods, ViewedFrame):
         Raises:
             PlanError: there is no keyed stage before it.
         """
-        return self._arranged("orderBy", lambda frame: frame.orderBy(*cols, **kwargs))
+        ordered = self._inputs.arranged("orderBy", lambda frame: frame.orderBy(*cols, **kwargs))
+        return MixedFrame(ordered, self._watermark)
 
     sort = orderBy
 
@@ -159,16 +160,8 @@ class MixedFrame(ColumnAccess, KeyedMethods, ViewedFrame):
         """
         outputs = self._inputs.outputs
         if outputs and all(cast(KeyedStage, part.origin).is_aggregate for part in outputs):
-            return self._arranged("limit", lambda frame: frame.limit(num))
+            return MixedFrame(self._inputs.arranged("limit", lambda frame: frame.limit(num)), self._watermark)
         return MixedFrame._of(plan_limit(self._stage_input("limit"), num))
-
-    def _arranged(self, what: str, function: Callable[[DataFrame], DataFrame]) -> MixedFrame:
-        if not self._inputs.outputs:
-            raise PlanError(
-                f"{what} needs a whole result, and a stream's rows never are one; call it after agg(…), with"
-                " outputMode complete"
-            )
-        return MixedFrame(self._inputs.arranged(what, function), self._watermark)
 
     def observe(self, observation: str, *exprs: Column) -> MixedFrame:
         """Computes aggregates of all rows that pass here, for each epoch.
@@ -214,7 +207,11 @@ class MixedFrame(ColumnAccess, KeyedMethods, ViewedFrame):
                     f"{name} of withWatermark must be a str, got {given!r}; use for example"
                     " withWatermark('ts', '10 minutes')"
                 )
-        column = self._column("event-time column", self._plain_name(eventTime))
+        name = eventTime
+        if "." in name and self._find(name) is None:  # of a frame with a name: ``a.ts`` behind ``alias("a")``
+            with columns_explained(f"column {name}"):
+                name = plain_columns(self._inputs.template, [F.col(name)])[0] or name
+        column = self._column("event-time column", name)
         check_event_time(column, self.schema[column].dataType)
         try:
             delay_ms = duration_ms(self._inputs.spark, delayThreshold)
@@ -235,7 +232,7 @@ class MixedFrame(ColumnAccess, KeyedMethods, ViewedFrame):
     def _stage_input(self, what: str) -> StageInput:
         """The rows for a keyed stage, if they are fit for one."""
         self._inputs.check_not_arranged(what)
-        self._check_stateless(what)
+        check_inputs(self._inputs, what)
         if self._watermark is not None and self._watermark.event_time not in self._inputs.template.columns:
             raise PlanError(
                 f"the watermarked column {self._watermark.label} is no longer there at {what}; keep it, or call"
@@ -243,7 +240,9 @@ class MixedFrame(ColumnAccess, KeyedMethods, ViewedFrame):
                 code="MIXEDMODE_COLUMN_NOT_FOUND",
             )
         check_reserved_columns(self.schema, what)
-        rows = self._with_time()
+        rows, watermark = self, self._watermark
+        if watermark is not None and isinstance(self._inputs.schema[watermark.event_time].dataType, StructType):
+            rows = self._carrying()  # by the window's last instant
         return StageInput(rows._inputs, rows._watermark, self.schema)
 
     def uid(self, uid: str) -> MixedFrame:
@@ -282,28 +281,25 @@ class MixedFrame(ColumnAccess, KeyedMethods, ViewedFrame):
 
             totals.writeStream.format("parquet").option("path", "out").option("checkpointLocation", "ckpt").start()
         """
-        self._check_stateless("writeStream")
-        output, known = with_names_apart(self._without_carrier())
+        check_inputs(self._inputs, "writeStream")
+        output = self._inputs
+        if self._has_carrier:
+            parts = [part.mapped(WRITTEN, lambda frame: frame.drop(CARRIER)) for part in output.parts]
+            output = replace(output, parts=tuple(parts))
+        output, known = with_names_apart(output)
+        stage = self._stage
+        bare = None if stage is None else stage if stage.bare is None else replace(stage.bare, uid=stage.uid)
         if not self._inputs.outputs:
             check_reserved_columns(self.schema, "writeStream")
-            return self._writer(plan_stateless(output).bare_output, known)
-        if (stage := self._stage) is not None:
-            bare = stage if stage.bare is None else replace(stage.bare, uid=stage.uid)
-            if self._inputs.template.columns == bare.output_schema.fieldNames():
-                return self._writer(replace(self._inputs, parts=bare.bare_output.parts), bare.known)
-        return self._writer(through_stages(output), known)
-
-    def _writer(self, output: Inputs, known: StructType | None) -> MixedStreamWriter:
-        """The writer of an output; ``known``: its columns as users know them, if they are staged by other names."""
+            output = plan_stateless(output).bare_output
+        elif bare is not None and self._inputs.template.columns == bare.output_schema.fieldNames():
+            output, known = replace(self._inputs, parts=bare.bare_output.parts), bare.known
+        else:
+            output = through_stages(output)
         if known is not None and self.columns != [name for name in known.names if name != CARRIER]:
+            # They are staged by other names than users know them by.
             self._inputs.check_not_arranged("select")
         return MixedStreamWriter(output, known)
-
-    def _without_carrier(self) -> Inputs:
-        if not self._has_carrier:
-            return self._inputs
-        parts = [part.mapped(WRITTEN, lambda frame: frame.drop(CARRIER)) for part in self._inputs.parts]
-        return replace(self._inputs, parts=tuple(parts))
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -315,7 +311,11 @@ class MixedFrame(ColumnAccess, KeyedMethods, ViewedFrame):
     ) -> MixedFrame:
         """Apply an operation; ``carrying`` is the same with more columns in its result, given behind the frame."""
         if self._inputs.arrangement:
-            return self._shown(what, function)
+            with columns_explained(what):
+                arranged = self._inputs.arranged(what, function)
+            if not is_repeatable(arranged.shown):  # it is shown once more after a failure
+                self._inputs.check_not_arranged(what)
+            return MixedFrame(arranged, self._watermark)
         with columns_explained(what):
             inputs, watermark = self._inputs.map(what, function, carrying), self._watermark
         if watermark is None or keeps([part.frame for part in inputs.parts], watermark.event_time):
@@ -331,14 +331,6 @@ class MixedFrame(ColumnAccess, KeyedMethods, ViewedFrame):
 
         return MixedFrame(self._inputs.map(what, again, again), watermark.carried(self._inputs.template))
 
-    def _shown(self, what: str, function: Callable[[DataFrame], DataFrame]) -> MixedFrame:
-        """Apply an operation to a whole result that is in order, where it is shown."""
-        with columns_explained(what):
-            inputs = self._inputs.arranged(what, function)
-        if not is_repeatable(inputs.shown):  # it is shown once more after a failure
-            self._inputs.check_not_arranged(what)
-        return MixedFrame(inputs, self._watermark)
-
     def _partitioned(self, what: str, function: Callable[[DataFrame], DataFrame]) -> MixedFrame:
         return MixedFrame(self._inputs.partitioned(what, function), self._watermark)
 
@@ -350,28 +342,6 @@ class MixedFrame(ColumnAccess, KeyedMethods, ViewedFrame):
             return None
         stage = cast(KeyedStage, part.origin)
         return stage if len(part.steps) == (stage.presented is not None) else None
-
-    def _check_stateless(self, before: str) -> None:
-        for part in (*self._inputs.lives, *self._inputs.outputs):
-            check_stateless(
-                f"{part.name} (after the operations before {before})",
-                part.frame,
-                None if part.origin is None else part.origin.template,
-            )
-
-    def _with_time(self) -> MixedFrame:
-        """The same with an event time that is a time: a window's last instant."""
-        watermark = self._watermark
-        if watermark is None or not isinstance(self._inputs.schema[watermark.event_time].dataType, StructType):
-            return self
-        return self._carrying()
-
-    def _plain_name(self, name: str) -> str:
-        """A column's name without that of its frame, ``a.ts`` behind ``alias("a")``; any other name as it is."""
-        if "." not in name or self._find(name) is not None:
-            return name
-        with columns_explained(f"column {name}"):
-            return plain_columns(self._inputs.template, [F.col(name)])[0] or name
 
 
 def _transformed_itself(rows: MixedFrame, func: Callable[..., Any], args: Any, kwargs: Any) -> MixedFrame | None:

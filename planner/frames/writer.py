@@ -38,8 +38,6 @@ from .name_suggestions import no_attribute
 logger = logging.getLogger(__name__)
 
 OptionValue = str | int | float | bool | os.PathLike[str] | None
-#: Spark's own: as fast as possible.
-_DEFAULT_TRIGGER = {"processingTime": "0 seconds"}
 
 
 class MixedStreamWriter:
@@ -50,16 +48,9 @@ class MixedStreamWriter:
 
     def __init__(self, output: Inputs, known: StructType | None = None) -> None:
         self._output = output
-        self._known = known
-        self._name: str | None = None
-        self._format: str | None = None
-        self._output_mode: str | None = None
-        self._trigger: dict[str, Any] = dict(_DEFAULT_TRIGGER)
-        self._foreach_batch: Callable[[DataFrame, int], None] | None = None
-        self._partition_by: tuple[str, ...] = ()
-        self._table: str | None = None
+        self._request = SinkRequest(known=known)
         self._file = Layer("options file", {})
-        self._options: dict[str, str] = {}
+        self._explicit = Layer(".option()", {})
 
     if not TYPE_CHECKING:
 
@@ -72,7 +63,7 @@ class MixedStreamWriter:
         """Names the query; for format ``memory`` also the table: ``writer.queryName("totals")``."""
         if not isinstance(queryName, str) or not queryName.strip():
             raise PlanError(f"queryName must be a non-empty string, got {queryName!r}")
-        self._name = queryName
+        self._request.query_name = queryName
         return self
 
     def format(self, source: str) -> MixedStreamWriter:
@@ -85,7 +76,7 @@ class MixedStreamWriter:
         """
         if not isinstance(source, str) or not source.strip():
             raise PlanError(f"format must be a non-empty string, got {source!r}; use for example 'parquet'")
-        self._format, self._foreach_batch = source, None
+        self._request.format, self._request.foreach_batch = source, None
         return self
 
     def option(self, key: str, value: OptionValue) -> MixedStreamWriter:
@@ -97,10 +88,7 @@ class MixedStreamWriter:
         """
         if not isinstance(key, str) or not key.strip():
             raise OptionError(f"the name of an option must be a non-empty string, got {key!r}")
-        for written in [written for written in self._options if written.lower() == key.lower()]:
-            del self._options[written]
-        if value is not None:
-            self._options[key] = option_text(value)
+        self._explicit = self._explicit.with_value(key, None if value is None else option_text(value))
         return self
 
     def options(self, **options: OptionValue) -> MixedStreamWriter:
@@ -125,7 +113,7 @@ class MixedStreamWriter:
 
         Example: ``writer.outputMode("update")``
         """
-        self._output_mode = check_output_mode(outputMode, "outputMode", "append, update or complete")
+        self._request.output_mode = check_output_mode(outputMode, "outputMode", "append, update or complete")
         return self
 
     def trigger(
@@ -172,7 +160,7 @@ class MixedStreamWriter:
             raise PlanError(f"trigger({name}={value!r}) is not allowed; {name} can only be True")
         if name == "processingTime" and not (isinstance(value, str) and value.strip()):
             raise PlanError(f"trigger(processingTime={value!r}) is not allowed; give a duration such as '5 seconds'")
-        self._trigger = chosen
+        self._request.trigger = chosen
         return self
 
     def foreachBatch(self, func: Callable[[DataFrame, int], None]) -> MixedStreamWriter:
@@ -182,7 +170,7 @@ class MixedStreamWriter:
         """
         if not callable(func):
             raise PlanError(f"foreachBatch needs a function of (DataFrame, int), got {func!r}")
-        self._foreach_batch = func
+        self._request.foreach_batch = func
         return self
 
     def partitionBy(self, *cols: str | list[str]) -> MixedStreamWriter:
@@ -194,7 +182,7 @@ class MixedStreamWriter:
         wrong = [name for name in names if not isinstance(name, str) or not name]
         if wrong:
             raise PlanError(f"partitionBy takes names of columns, got {wrong[0]!r}")
-        self._partition_by = tuple(str(name) for name in names)
+        self._request.partition_by = tuple(str(name) for name in names)
         return self
 
     def uid(self, uid: Any) -> NoReturn:
@@ -219,7 +207,7 @@ class MixedStreamWriter:
         Raises:
             PlanError: ``f`` is neither.
         """
-        self._foreach_batch = RowByRow(f)
+        self._request.foreach_batch = RowByRow(f)
         return self
 
     def toTable(
@@ -249,7 +237,7 @@ class MixedStreamWriter:
         """
         if not isinstance(tableName, str) or not tableName.strip():
             raise PlanError(f"toTable needs the name of a table, got {tableName!r}")
-        self._table = tableName
+        self._request.table = tableName
         return self.start(None, format, outputMode, partitionBy, queryName, **options)
 
     def start(
@@ -289,22 +277,22 @@ class MixedStreamWriter:
             self.queryName(queryName)
         if path is not None:
             self.option("path", path_text("path of start()", path))
-        plan, job = self._compile()
+        plan, job = compile_job(self._output, self._request, self._file, self._explicit)
         stop_if_dry(plan, job)
         # They are about the switch, which a job with a checkpoint has behind it.
         for warning in plan.warnings if plan.warnings and not has_checkpoint(job.checkpoint_location) else ():
-            logger.warning("query %s: %s", self._name or "without a name", warning)
+            logger.warning("query %s: %s", self._request.query_name or "without a name", warning)
         return start_query(job)
 
     # -- ours ----------------------------------------------------------------------------------------------------------
 
     def plan(self) -> ExecutionPlan:
         """Returns what ``start()`` would do.  Starts nothing and writes nothing: ``print(writer.plan())``."""
-        return self._compile()[0]
+        return compile_job(self._output, self._request, self._file, self._explicit)[0]
 
     def described(self) -> JobSpec:
         """Returns the job as the runtime gets it.  Starts nothing and writes nothing: ``job = writer.described()``."""
-        return self._compile()[1]
+        return compile_job(self._output, self._request, self._file, self._explicit)[1]
 
     def explain(self, extended: bool = False) -> None:
         """Prints the plan.
@@ -316,28 +304,12 @@ class MixedStreamWriter:
         """
         print_plan(self.plan().explain(extended))
 
-    def _asked(self) -> list[tuple[str, str]]:
-        """What was asked for so far, by name."""
-        said = {
-            "query name": self._name,
-            "format": self._format if self._foreach_batch is None else self._function_kind,
-            "table": self._table,
-            "output mode": self._output_mode,
-            "partitioned by": ", ".join(self._partition_by) or None,
-            "trigger": ", ".join(f"{name} = {value}" for name, value in self._trigger.items()),
-            **{name: redacted(value) if is_shown(name) else "(not shown)" for name, value in self._options.items()},
-        }
-        return [(name, str(value)) for name, value in said.items() if value is not None]
-
-    @property
-    def _function_kind(self) -> str:
-        return "foreach" if isinstance(self._foreach_batch, RowByRow) else "foreachBatch"
-
     def __repr__(self) -> str:
-        return f"MixedStreamWriter[{', '.join(f'{name}: {value}' for name, value in self._asked())}]"
+        facts = (f"{name}: {value}" for name, value in _facts(self._request, self._explicit))
+        return f"MixedStreamWriter[{', '.join(facts)}]"
 
     def _repr_html_(self) -> str:
-        return facts_html("MixedStreamWriter", self._asked())
+        return facts_html("MixedStreamWriter", _facts(self._request, self._explicit))
 
     def dryRun(self, rows: int = 20, sample: int = 1_000) -> DryRun:
         """Returns the plan, and the first rows of the result for a sample of the history.  Writes nothing.
@@ -357,20 +329,19 @@ class MixedStreamWriter:
             UserCodeError: a processor raised an exception.
             QueryError: the run over the sample failed.
         """
-        explicit = Layer(".option()", dict(self._options))
-        return dry_run(self._output, self._request(), self._file, explicit, rows=rows, sample=sample)
+        return dry_run(self._output, self._request, self._file, self._explicit, rows=rows, sample=sample)
 
-    def _request(self) -> SinkRequest:
-        return SinkRequest(
-            query_name=self._name,
-            format=self._format,
-            foreach_batch=self._foreach_batch,
-            output_mode=self._output_mode,
-            trigger=dict(self._trigger),
-            table=self._table,
-            partition_by=self._partition_by,
-            known=self._known,
-        )
 
-    def _compile(self) -> tuple[ExecutionPlan, JobSpec]:
-        return compile_job(self._output, self._request(), self._file, Layer(".option()", dict(self._options)))
+def _facts(request: SinkRequest, explicit: Layer) -> list[tuple[str, str]]:
+    """What a writer was given so far, by name."""
+    function = "foreach" if isinstance(request.foreach_batch, RowByRow) else "foreachBatch"
+    facts = {
+        "query name": request.query_name,
+        "format": request.format if request.foreach_batch is None else function,
+        "table": request.table,
+        "output mode": request.output_mode,
+        "partitioned by": ", ".join(request.partition_by) or None,
+        "trigger": ", ".join(f"{name} = {value}" for name, value in request.trigger.items()),
+        **{name: redacted(value) if is_shown(name) else "(not shown)" for name, value in explicit.values.items()},
+    }
+    return [(name, str(value)) for name, value in facts.items() if value is not None]

@@ -22,6 +22,8 @@ from ...runtime.support.redaction import redacted
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from .inputs import Inputs
+
 #: Nodes that keep state of their own when their input is a stream.
 STATEFUL_NODES = {
     "Aggregate": "an aggregation",
@@ -52,6 +54,16 @@ _SAME_COLUMNS = {
 _OUTER_JOINS = {"RIGHT OUTER", "FULL OUTER"}
 #: Ids of expressions (``k#12``, ``v#13L``) and of exchanges in Spark's plans.
 _IDS = re.compile(r"#\d+L?|, \[plan_id=\d+\]")
+
+
+def check_inputs(inputs: Inputs, before: str) -> None:
+    """Raise PlanError if a stream or a stage's output holds state of Spark's own; ``before``: what comes next."""
+    for part in (*inputs.lives, *inputs.outputs):
+        check_stateless(
+            f"{part.name} (after the operations before {before})",
+            part.frame,
+            None if part.origin is None else part.origin.template,
+        )
 
 
 def check_stateless(name: str, frame: DataFrame, template: DataFrame | None = None) -> None:

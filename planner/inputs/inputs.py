@@ -254,7 +254,13 @@ class Inputs:
 
         Raises:
             AnalysisException: Spark's own, if the columns do not take it.
+            PlanError: these are no outputs of stages.
         """
+        if not self.outputs:
+            raise PlanError(
+                f"{what} needs a whole result, and a stream's rows never are one; call it after agg(…), with"
+                " outputMode complete"
+            )
         function(self.shown)
         return replace(self, arrangement=(*self.arrangement, FrameStep(what, function)))
 

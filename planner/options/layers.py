@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from ...errors import OptionError
@@ -47,6 +47,11 @@ class Layer:
     values: Mapping[str, str]
     #: True if names outside of our name spaces are the sink's; False: there must be none.
     takes_sink_options: bool = True
+
+    def with_value(self, name: str, text: str | None) -> Layer:
+        """The layer with another value of an option, whose upper and lower case do not matter; None: without it."""
+        others = {written: value for written, value in self.values.items() if written.lower() != name.lower()}
+        return replace(self, values=others if text is None else {**others, name: text})
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ from ..storage.folder_checks import check_folder
 from ..storage.spark_paths import spark_uri
 from .sinks.files import ParquetSink
 from .staging import StagedFile
+from .staging_folder import StagingFolder
 from .transaction import SinkTransaction
 
 if TYPE_CHECKING:
@@ -126,9 +127,9 @@ class LateRows:
         check_folder(OPTION, self.path)
         self._sink.check_shown(spark, OPTION, (STAGE_FOLDER,) if self._is_divided else ())
 
-    def open(self, spark: SparkSession, filesystem: fs.FileSystem, staging: str, job_id: str) -> None:
+    def open(self, spark: SparkSession, staging: StagingFolder, job_id: str) -> None:
         """Prepare for a run; the arguments are those of a sink."""
-        self._sink.open(spark, filesystem, staging, job_id)
+        self._sink.open(spark, staging, job_id)
 
     def stage(self, uid: str, rows: DataFrame, epoch: int, watermark_ms: int, expected: int) -> list[StagedFile]:
         """Write the late rows among a stage's input of an epoch; nobody sees them yet.
@@ -142,7 +143,7 @@ class LateRows:
         """
         columns = [F.col(quoted(name)) for name in self.schemas[uid].fieldNames()[:-1]]
         watermark = F.timestamp_millis(F.lit(watermark_ms)).alias(WATERMARK_COLUMN)
-        filesystem, folder = self._sink.staging
+        filesystem, folder = self._sink.staging.filesystem, self._sink.staging.path
         name = f"e{epoch:08d}-late-{uuid.uuid4().hex[:8]}"
         written = f"{folder}/{name}"
         rows.select(*columns, watermark).repartition(1).write.parquet(spark_uri(rows.sparkSession, self.path, written))
@@ -180,7 +181,7 @@ class LateRows:
 
     def sweep(self, up_to_epoch: int | None = None) -> None:
         """Remove what was staged and is in no checkpoint; called when nothing is pending."""
-        self._sink.sweep(up_to_epoch)
+        self._sink.staging.sweep(up_to_epoch)
 
     def committed(self, spark: SparkSession, uid: str) -> DataFrame:
         """All rows of complete checkpoints so far that were late for a stage."""

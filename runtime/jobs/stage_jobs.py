@@ -283,9 +283,10 @@ class StageJobs:
             return None
 
     def _job(self, rows: DataFrame, task: ShardTask) -> DataFrame:
-        asked = self.operator.asks_about(rows)
-        if asked is not None:
-            rows = self.operator.answered(mapped_in_arrow(rows, ConditionTask(task), asked))
+        questions = self.operator.questions
+        asked = None if questions is None else questions.columns(rows)
+        if questions is not None and asked is not None:
+            rows = questions.answered(mapped_in_arrow(rows, ConditionTask(task), asked))
             task = replace(task, sort=None)
         rows, task = as_mapped(rows, task)
         return self._mapped(rows, task, task)

@@ -18,6 +18,7 @@ from ..checkpoints.metadata import CheckpointMetadata
 from ..checkpoints.savepoints.queue import SavepointQueue
 from ..checkpoints.store import CheckpointStore
 from ..connectors.sinks.per_epoch import NoopSink
+from ..connectors.staging_folder import StagingFolder
 from ..driver.recovery.initial_state import fresh_state
 from ..driver.recovery.recovery import Recovered
 from ..driver.requests.commit_queue import CommitQueue
@@ -78,7 +79,7 @@ def history_pass(job: JobSpec, location: str) -> tuple[CheckpointStore, Checkpoi
     sink = NoopSink(job.output_schema)
     settings = job.settings.model_copy(update={"savepoint_path": None})
     job = replace(job, sink=sink, late_rows=None, checkpoint_location=location, settings=settings)
-    sink.open(job.spark, store.filesystem, store.output, "")
+    sink.open(job.spark, StagingFolder(store.filesystem, store.output), "")
     job_id, run_id = uuid.uuid4().hex, str(uuid.uuid4())
     state = fresh_state(job, job_id, settings.max_parallelism, settings.shards(job.spark))
     listener = _Nobody()

@@ -170,6 +170,19 @@ class ShardContext:
         self.output.write(emitted_at(rows, emitted_ms) if self.feeds_a_stage else rows)
 
 
+class SparkQuestions(Protocol):
+    """What Spark decides about the prepared rows of an operator before they are run."""
+
+    def columns(self, frame: DataFrame) -> StructType | None:
+        """Columns of what :meth:`ask` gives for the prepared rows; None: Spark is asked nothing about these."""
+
+    def ask(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The shard's rows, which the operator gets in this order, and between them what Spark is asked."""
+
+    def answered(self, frame: DataFrame) -> DataFrame:
+        """What :meth:`ask` gives, with Spark's answers."""
+
+
 class KeyedOperator(ABC):
     """One keyed stage's operator.  Built on the driver, pickled to the tasks.
 
@@ -249,7 +262,7 @@ class KeyedOperator(ABC):
     def prepares_by(self, epoch: EpochSpec) -> Hashable:
         """All of an epoch that :meth:`prepare` looks at; None: it has to be asked in each epoch, and Spark may be, too.
 
-        The bound of late rows is not part of it if :attr:`takes_late_bound`.  Where :meth:`asks_about` is not None,
+        The bound of late rows is not part of it if :attr:`takes_late_bound`.  Where :attr:`questions` is not None,
         this is: what is planned once asks nothing.
         """
         return None
@@ -336,17 +349,10 @@ class KeyedOperator(ABC):
     def run(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> None:
         """Process one shard of one epoch.  ``rows`` has column ``__kg`` (int32) first, then prepare()'s columns."""
 
-    def asks_about(self, frame: DataFrame) -> StructType | None:
-        """Columns of what :meth:`questions` gives for the prepared rows; None: Spark is asked nothing about them."""
+    @property
+    def questions(self) -> SparkQuestions | None:
+        """What Spark is asked about the prepared rows; None: nothing."""
         return None
-
-    def questions(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The shard's rows, which :meth:`run` gets in this order, and between them what Spark is asked first."""
-        raise NotImplementedError(f"{type(self).__name__} asks Spark nothing")
-
-    def answered(self, frame: DataFrame) -> DataFrame:
-        """What :meth:`questions` gives, with Spark's answers."""
-        raise NotImplementedError(f"{type(self).__name__} asks Spark nothing")
 
     def late_rows(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame | None:
         """Those of an epoch's input rows that :meth:`run` drops as late; None: it never drops any."""

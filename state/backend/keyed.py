@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import pyarrow as pa
 
@@ -17,19 +17,24 @@ from ...errors import PlanError, StateSchemaError
 from ..codec.conversions import MisfitError, int_of
 from ..codec.structs import StructClass, plain_tuple
 from ..keys.key_space import TIMER_SLOTS, TimerKind, decode_ts, encode_ts
-from ..keys.registry import StateDescriptor, StateRegistry
+from ..keys.registry import StateRegistry
 from .blocks import BlockCells, BlockKeys
 from .timer_walk import TimerWalk
 from .variables import ListState, MapState, ValueState
 
 _MIN_TS, _MAX_TS = -(2**63), 2**63 - 1
 _SUFFIXES = {kind: bytes([slot]) for kind, slot in TIMER_SLOTS.items()}
-_CLASSES: dict[str, type[Any]] = {"value": ValueState, "list": ListState, "map": MapState}
+
+
+_CLASSES: dict[str, type[ValueState | ListState | MapState]] = {"value": ValueState, "list": ListState, "map": MapState}
+VariableT = TypeVar("VariableT", ValueState, ListState, MapState)
 
 
 class KeyedState(ABC):
     """State variables and timers of the current key.  Invariant: nothing is shared between keys."""
 
+    #: True if there is state from before.
+    has_base: bool
     #: What was written to the current key since it was last stored, by suffix; None: deleted.
     changes: dict[bytes, bytes | None]
 
@@ -42,7 +47,7 @@ class KeyedState(ABC):
         self.ignored_timers = 0
         #: What structs inside values come back as; to be set before the first variable is asked for.
         self.struct_class: StructClass = plain_tuple
-        self._variables: dict[str, Any] = {}
+        self._variables = DeclaredVariables(self)
         #: Walks over the current key's timers that are under way.
         self._walks: dict[TimerKind, TimerWalk] = {}
 
@@ -70,11 +75,6 @@ class KeyedState(ABC):
 
     # -- many keys at once -----------------------------------------------------------------------------------------
 
-    @property
-    @abstractmethod
-    def has_base(self) -> bool:
-        """True if there is state from before."""
-
     @abstractmethod
     def begin_block(self) -> None:
         """Finish the current key: until :meth:`end_block` there is none."""
@@ -99,29 +99,15 @@ class KeyedState(ABC):
 
     def value_state(self, name: str) -> ValueState:
         """The value state of that name."""
-        state: ValueState = self._variable(name, "value")
-        return state
+        return self._variables.get(name, ValueState)
 
     def list_state(self, name: str) -> ListState:
         """The list state of that name."""
-        state: ListState = self._variable(name, "list")
-        return state
+        return self._variables.get(name, ListState)
 
     def map_state(self, name: str) -> MapState:
         """The map state of that name."""
-        state: MapState = self._variable(name, "map")
-        return state
-
-    def _variable(self, name: str, kind: str) -> Any:
-        found = self._variables.get(name)
-        if found is None:
-            item = self.registry.get(name)
-            found = _CLASSES[item.kind](self, item, self.now_ms, self.struct_class)
-            self._variables[name] = found
-        descriptor: StateDescriptor = found.descriptor
-        if descriptor.kind != kind:
-            raise StateSchemaError(f"state {name!r} is declared as {descriptor.kind} state, not as {kind} state")
-        return found
+        return self._variables.get(name, MapState)
 
     # -- timers ----------------------------------------------------------------------------------------------------
 
@@ -170,6 +156,30 @@ class KeyedState(ABC):
     @abstractmethod
     def next_timer(self, kind: TimerKind) -> int | None:
         """The earliest pending timer of the whole shard, once the epoch's work is done; None if there is none."""
+
+
+class DeclaredVariables:
+    """The state variables of a registry, each made when it is first asked for."""
+
+    def __init__(self, state: KeyedState) -> None:
+        self._state = state
+        self._made: dict[str, ValueState | ListState | MapState] = {}
+
+    def get(self, name: str, kind: type[VariableT]) -> VariableT:
+        """The variable of that name.
+
+        Raises:
+            StateSchemaError: it is not declared, or as a variable of another kind.
+        """
+        state, found = self._state, self._made.get(name)
+        if found is None:
+            item = state.registry.get(name)
+            found = _CLASSES[item.kind](state, item, state.now_ms, state.struct_class)
+            self._made[name] = found
+        if not isinstance(found, kind):
+            asked = next(word for word, cls in _CLASSES.items() if cls is kind)
+            raise StateSchemaError(f"state {name!r} is declared as {found.descriptor.kind} state, not as {asked} state")
+        return found
 
 
 class NoKey(dict[bytes, Any]):

@@ -41,6 +41,7 @@ class RocksDBKeyedState(KeyedState):
     ) -> None:
         super().__init__(registry, now_ms)
         self._local_copy = local_copy
+        self.has_base = local_copy is not None
         self._key_groups = key_groups
         self._database = local_copy.database if local_copy is not None else None
         self._index_cursor = local_copy.cursor() if local_copy is not None else None
@@ -58,11 +59,6 @@ class RocksDBKeyedState(KeyedState):
         self._read: _Changes = {}
         #: Timers registered in this epoch, as heaps of (ts, key, key group); some may be deleted or fired since.
         self._new_timers: dict[TimerKind, list[tuple[int, bytes, int]]] = {kind: [] for kind in TIMER_KINDS}
-
-    @property
-    def has_base(self) -> bool:
-        """True if there is state from before."""
-        return self._local_copy is not None
 
     # -- the current key -------------------------------------------------------------------------------------------
 

@@ -24,17 +24,10 @@ from ..keys.registry import StateRegistry
 from ..store.files import SortedStateWriter
 from ..store.local_copy import LocalStateCopy
 from .blocks import BlockCells, BlockKeys, entries_of
+from .group_writer import CHUNK_BYTES, ENTRY_BYTES, FIRST_TIMER, GroupWriter
 from .keyed import KeyedState, NoKey
-from .timers import FIRST_TIMER_SLOT, IndexChanges, due_keys, earliest, index_names, kind_of, stored_timers
+from .timers import index_names, kind_of
 
-#: Written entries are handed to the writer in chunks of about this size: 1,024 entries, fewer if they are large.
-_CHUNK_BYTES = 1 << 20
-#: What an entry counts beside its value.
-_ENTRY_BYTES = _CHUNK_BYTES // 1024
-#: The cells of a new key that are taken at once.
-_FEW_CELLS = 64
-_FIRST_TIMER = bytes([FIRST_TIMER_SLOT])
-_MIN_TS = -(2**63)
 #: Greater than any key group: what the pass stands at when it is over.
 _NO_GROUP_AFTER = 1 << 16
 
@@ -51,13 +44,13 @@ class BatchKeyedState(KeyedState):
         keep_state: bool = True,
     ) -> None:
         super().__init__(registry, now_ms)
-        self._writer = writer
         self._base = base
+        self.has_base = base is not None
+        self._groups = GroupWriter(writer, base, keep_state)
         self._keep_state = keep_state
         #: True if a change needs a look at what was there, or goes nowhere.
         self._compares = base is not None or not keep_state
         self._cursor = base.cursor() if base is not None else None
-        self._index_cursor = base.cursor() if base is not None else None
         self._key_group = -1
         self._key = b""
         self._group_prefix = b""
@@ -65,14 +58,8 @@ class BatchKeyedState(KeyedState):
         self.changes: dict[bytes, bytes | None] = NoKey()
         #: The key's cells in base; None: not read yet.
         self._stored: dict[bytes, bytes] | None = None
-        self._index: IndexChanges | None = None
         #: True if a timer was registered since the current key began.
         self.has_new_timers = False
-        self._next: dict[TimerKind, int | None] = dict.fromkeys(TIMER_KINDS)
-        self._visited: set[int] = set()
-        self._keys: list[bytes] = []
-        self._values: list[bytes | None] = []
-        self._bytes = 0
         self._closed = False
 
     # -- the current key -------------------------------------------------------------------------------------------
@@ -81,25 +68,27 @@ class BatchKeyedState(KeyedState):
         """Finish the key before and begin this one."""
         if key_group == self._key_group:
             if key <= self._key:
-                raise self._out_of_order(key_group, key)
+                raise _out_of_order(key_group, key, (self._key_group, self._key))
             changes = self.changes
             if changes:
                 # One cell and nothing to compare it with, as for most keys of a migration, is done here at once.
                 suffix, value = changes.popitem()
-                if value is None or changes or self._compares or suffix >= _FIRST_TIMER:
+                if value is None or changes or self._compares or suffix >= FIRST_TIMER:
                     changes[suffix] = value
                     self._finish_key()
                     changes.clear()
                 else:
-                    self._keys.append(self._prefix + suffix)
-                    self._values.append(value)
-                    self._bytes += len(value) + _ENTRY_BYTES
-                    if self._bytes >= _CHUNK_BYTES:
-                        self._write_out()
+                    groups = self._groups
+                    groups.keys.append(self._prefix + suffix)
+                    groups.values.append(value)
+                    groups.bytes += len(value) + ENTRY_BYTES
+                    if groups.bytes >= CHUNK_BYTES:
+                        groups.write_out()
         else:
             if key_group < self._key_group:
-                raise self._out_of_order(key_group, key)
-            self._finish_group()
+                raise _out_of_order(key_group, key, (self._key_group, self._key))
+            self._finish_key()
+            self._groups.finish_group()
             self._begin_group(key_group)
             self.changes = {}
         self._key = key
@@ -110,20 +99,7 @@ class BatchKeyedState(KeyedState):
     def _begin_group(self, key_group: int) -> None:
         self._key_group = key_group
         self._group_prefix = state_prefix(key_group, b"")
-        self._index = IndexChanges(key_group)
-
-    def _out_of_order(self, key_group: int, key: bytes) -> ValueError:
-        if self._closed:
-            return ValueError("batch keyed state is closed")
-        return ValueError(
-            f"keys of a sorted pass must be strictly ascending: key {key.hex()} of key group {key_group} came after "
-            f"key {self._key.hex()} of key group {self._key_group}"
-        )
-
-    @property
-    def has_base(self) -> bool:
-        """True if there is state from before."""
-        return self._base is not None
+        self._groups.begin_group(key_group)
 
     def begin_block(self) -> None:
         """Finish the current key: until :meth:`end_block` there is none."""
@@ -141,13 +117,13 @@ class BatchKeyedState(KeyedState):
         # The key before may have timers, which go behind the cells of its group as those of earlier ones do.
         self.begin_block()
         groups, ends = keys.groups, [len(keys)]
-        timers = next((one for one in cells if one.suffix >= _FIRST_TIMER and len(one.places)), None)
+        timers = next((one for one in cells if one.suffix >= FIRST_TIMER and len(one.places)), None)
         if timers is not None and self._base is None and self._keep_state:
             self._write_with_timers(keys, cells, timers.that_stay())
             return
         if timers is not None:
             ends = [*(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(keys)]
-        elif self._index and int(groups[0]) == self._key_group < int(groups[-1]):
+        elif self._groups.index and int(groups[0]) == self._key_group < int(groups[-1]):
             # Timers of keys before these go behind the cells of their group.
             ends = [int(np.searchsorted(groups, self._key_group, "right")), len(keys)]
         for start, stop in pairwise([0, *ends]):
@@ -161,24 +137,23 @@ class BatchKeyedState(KeyedState):
         begun = 0
         if group != self._key_group:
             # The index entries of groups that end within the block are written with it, in the order of all.
-            assert self._index is not None
+            assert self._groups.index is not None
             begun = int(np.searchsorted(keys.groups, group))
             ended = timers.slice(0, begun)
-            waiting = [stored for stored, _ in self._index.entries()]
+            waiting = [stored for stored, _ in self._groups.index.entries()]
             names = pa.concat_arrays([names, pa.array(waiting, pa.binary()), index_names(keys, ended)])
             values = pa.concat_arrays([values, pa.array([b""] * (len(names) - len(values)), pa.binary())])
             order = pc.array_sort_indices(names)
             names, values = names.take(order), values.take(order)
             for kind in TIMER_KINDS:
-                self._note(kind, self._index.earliest_put(kind))
+                self._groups.note(kind, self._groups.index.earliest_put(kind))
             if len(ended.places):
-                self._note(kind_of(ended), int(decode_all_ts(data_of(ended.subs), offsets_of(ended.subs)[:-1]).min()))
+                times = decode_all_ts(data_of(ended.subs), offsets_of(ended.subs)[:-1])
+                self._groups.note(kind_of(ended), int(times.min()))
             self._begin_group(group)
-        assert self._index is not None
-        self._index.add_all(keys.slice(begun, len(keys)), timers.slice(begun, len(keys)), True)
-        if len(names):
-            self._write_out()
-            self._writer.put_arrays(names, values)
+        assert self._groups.index is not None
+        self._groups.index.add_all(keys.slice(begun, len(keys)), timers.slice(begun, len(keys)), True)
+        self._groups.add_arrays(names, values)
         self._key, self.changes = key, {}
 
     def _write_between(self, keys: BlockKeys, cells: Sequence[BlockCells]) -> None:
@@ -186,13 +161,11 @@ class BatchKeyedState(KeyedState):
         self.set_current_key(*keys.at(0))
         if self._keep_state:
             names, values = entries_of(keys, cells, self._base is None)
-            if len(names):
-                self._write_out()
-                self._writer.put_arrays(names, values)
+            self._groups.add_arrays(names, values)
             for one in cells:
-                if one.suffix >= _FIRST_TIMER:
-                    assert self._index is not None
-                    self._index.add_all(keys, one, self._base is None)
+                if one.suffix >= FIRST_TIMER:
+                    assert self._groups.index is not None
+                    self._groups.index.add_all(keys, one, self._base is None)
         group, self._key = keys.at(-1)
         if group != self._key_group:
             self._begin_group(group)
@@ -243,20 +216,11 @@ class BatchKeyedState(KeyedState):
     def _timer_registered(self, kind: TimerKind, ts_ms: int) -> None:
         self.has_new_timers = True
 
-    def due_keys(self, kg: int, upto_event_ms: int, upto_processing_ms: int) -> list[bytes]:
-        """Sorted keys of a key group that have due timers from before this pass."""
-        found: set[bytes] = set()
-        if self._base is not None:
-            for kind, upto_ms in (("event", upto_event_ms), ("processing", upto_processing_ms)):
-                if upto_ms > _MIN_TS:
-                    found.update(due_keys(self._base, kind, kg, upto_ms))  # type: ignore[arg-type]
-        return sorted(found)
-
     def next_timer(self, kind: TimerKind) -> int | None:
         """The earliest pending timer of the shard; only after :meth:`close`."""
         if not self._closed:
             raise ValueError("next_timer() of a sorted pass is known only after close()")
-        return self._next[kind]
+        return self._groups.next_timers[kind]
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -264,91 +228,29 @@ class BatchKeyedState(KeyedState):
         """Hand the key's differences to the writer."""
         if not self.changes or not self._keep_state:
             return
+        groups = self._groups
         if self._base is None:
-            self._finish_new_key()
+            groups.add_new_key(self._prefix, self._key, self.changes)
             return
         stored = self._stored
         for suffix, value in sorted(self.changes.items()):
             if stored is not None and stored.get(suffix) == value:
                 continue
-            if suffix >= _FIRST_TIMER:
-                assert self._index is not None
-                self._index.add(self._key, suffix, value)
-            self._enqueue(self._prefix + suffix, value)
-
-    def _finish_new_key(self) -> None:
-        """The same where there was nothing before: whatever is not deleted."""
-        prefix = self._prefix
-        cells = sorted([cell for cell in self.changes.items() if cell[1] is not None])
-        for suffix, value in reversed(cells):
-            if suffix < _FIRST_TIMER:
-                break
-            assert self._index is not None
-            self._index.add(self._key, suffix, value)
-        if len(cells) > _FEW_CELLS:
-            for suffix, value in cells:
-                self._enqueue(prefix + suffix, value)
-            return
-        values = [value for _, value in cells]
-        self._bytes += sum(map(len, values)) + len(values) * _ENTRY_BYTES  # type: ignore[arg-type]
-        self._keys += [prefix + suffix for suffix, _ in cells]
-        self._values += values
-        if self._bytes >= _CHUNK_BYTES:
-            self._write_out()
-
-    def _enqueue(self, stored_key: bytes, value: bytes | None) -> None:
-        self._keys.append(stored_key)
-        self._values.append(value)
-        self._bytes += _ENTRY_BYTES if value is None else _ENTRY_BYTES + len(value)
-        if self._bytes >= _CHUNK_BYTES:
-            self._write_out()
-
-    def _write_out(self) -> None:
-        if self._keys:
-            self._writer.put_many(self._keys, self._values)
-            self._keys.clear()
-            self._values.clear()
-            self._bytes = 0
-
-    def _finish_group(self) -> None:
-        """Finish the current key, write the group's timer index, and note its earliest pending timers."""
-        self._finish_key()
-        self.changes = NoKey()
-        index, self._index = self._index, None
-        if index is None or not self._keep_state:
-            return
-        for stored, value in index.entries():
-            self._enqueue(stored, value)
-        self._visited.add(index.key_group)
-        for kind in TIMER_KINDS:
-            self._note(kind, index.earliest_put(kind))
-            self._note(kind, self._earliest_stored(kind, index.key_group, index))
-
-    def _earliest_stored(self, kind: TimerKind, key_group: int, index: IndexChanges | None) -> int | None:
-        if self._index_cursor is None:
-            return None
-        for ts_ms, _, stored in stored_timers(self._index_cursor, kind, key_group):
-            if index is None or not index.deletes(stored):
-                return ts_ms
-        return None
-
-    def _note(self, kind: TimerKind, ts_ms: int | None) -> None:
-        self._next[kind] = earliest(self._next[kind], ts_ms)
+            if suffix >= FIRST_TIMER:
+                assert groups.index is not None
+                groups.index.add(self._key, suffix, value)
+            groups.add(self._prefix + suffix, value)
 
     def close(self) -> None:
         """Finish the last key and write what is left; the writer itself stays open."""
         if self._closed:
             return
-        self._finish_group()
-        self._write_out()
-        if self._base is not None and self._keep_state:
-            for key_group in self._base.key_groups:
-                if key_group not in self._visited:
-                    for kind in TIMER_KINDS:
-                        self._note(kind, self._earliest_stored(kind, key_group, None))
+        self._finish_key()
+        self.changes = NoKey()
+        self._groups.close()
         self._closed = True
         self._key_group = _NO_GROUP_AFTER
-        self._cursor = self._index_cursor = None
+        self._cursor = None
 
     def __enter__(self) -> BatchKeyedState:
         return self
@@ -356,3 +258,12 @@ class BatchKeyedState(KeyedState):
     def __exit__(self, error_type: Any, error: Any, trace: Any) -> None:
         if error_type is None:
             self.close()
+
+
+def _out_of_order(key_group: int, key: bytes, last: tuple[int, bytes]) -> ValueError:
+    if last[0] == _NO_GROUP_AFTER:
+        return ValueError("batch keyed state is closed")
+    return ValueError(
+        f"keys of a sorted pass must be strictly ascending: key {key.hex()} of key group {key_group} came after "
+        f"key {last[1].hex()} of key group {last[0]}"
+    )

@@ -30,6 +30,7 @@ _KIND_OF_SLOT: dict[int, TimerKind] = {slot: kind for kind, slot in TIMER_SLOTS.
 _CHUNK = 256
 #: Cells from this slot on are timers.
 FIRST_TIMER_SLOT = min(TIMER_SLOTS.values())
+_MIN_TS = -(2**63)
 
 
 class IndexChanges:
@@ -100,11 +101,15 @@ def stored_timers(
         lower = chunk[-1][0] + b"\x00"
 
 
-def due_keys(base: LocalStateCopy, kind: TimerKind, key_group: int, upto_ms: int) -> Iterator[bytes]:
-    """Keys of a key group that have a stored timer up to ``upto_ms``, in time order, with repetitions."""
-    prefix = timer_index_prefix(kind, key_group)
-    for stored, _ in base.scan(prefix, after_prefix(prefix + encode_ts(upto_ms))):
-        yield parse_timer_index(stored)[2]
+def due_keys(base: LocalStateCopy, key_group: int, upto_event_ms: int, upto_processing_ms: int) -> list[bytes]:
+    """Sorted keys of a key group that have stored timers of either kind up to these times."""
+    found: set[bytes] = set()
+    for kind, upto_ms in zip(TIMER_KINDS, (upto_event_ms, upto_processing_ms), strict=True):
+        if upto_ms > _MIN_TS:
+            prefix = timer_index_prefix(kind, key_group)
+            stored = base.scan(prefix, after_prefix(prefix + encode_ts(upto_ms)))
+            found.update(parse_timer_index(entry)[2] for entry, _ in stored)
+    return sorted(found)
 
 
 def earliest(*candidates: int | None) -> int | None:

@@ -13,6 +13,7 @@ from lake_support import append, numbers
 from mixedmode import MixedModeError, OptionError, PlanError, delta, iceberg
 from mixedmode.runtime.connectors.sinks.deliveries import Deliveries, WholeResult
 from mixedmode.runtime.connectors.sinks.spark_writer import SparkWriterSink
+from mixedmode.runtime.connectors.staging_folder import StagingFolder
 from mixedmode.runtime.connectors.transaction import SinkTransaction
 from pyarrow import fs
 from pyspark.sql import functions as F
@@ -25,7 +26,7 @@ COLUMNS = "key string, ts timestamp, value long"
 def opened(spark: Any, folder: Path, format: str, place: dict[str, str], **more: Any) -> SparkWriterSink:
     sink = SparkWriterSink(StructType.fromDDL(COLUMNS), format, **place, **more)
     sink.check(spark)
-    sink.open(spark, fs.LocalFileSystem(), str(folder / "staging"), "job-1")
+    sink.open(spark, StagingFolder(fs.LocalFileSystem(), str(folder / "staging")), "job-1")
     return sink
 
 
@@ -66,7 +67,7 @@ def test_a_transaction_that_comes_again_is_skipped(
         (described,) = spark.sql(f"DESCRIBE DETAIL {place['table']}").collect()
         assert described.partitionColumns == ["key"]
     other = SparkWriterSink(StructType.fromDDL(COLUMNS), format, **place, deliveries=deliveries)
-    other.open(spark, fs.LocalFileSystem(), str(tmp_path / "staging"), "job-2")
+    other.open(spark, StagingFolder(fs.LocalFileSystem(), str(tmp_path / "staging")), "job-2")
     other.hand_over(numbers(spark, [9]), taken(1))
     assert values_of(spark, format, place) == ([9] if whole else [*range(7), 9])
 

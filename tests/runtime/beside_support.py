@@ -63,6 +63,11 @@ class Shown:
     def guard(self) -> None:
         pass
 
+    @property
+    def staging(self) -> Any:
+        """It is its own staging folder."""
+        return self
+
     def commit(self, transaction: Any) -> None:
         for file in transaction.files:
             if file.name not in self.rows:

@@ -218,7 +218,7 @@ class Shard:
         batches = table.combine_chunks().to_batches(max_chunksize=batch_rows)
         if self.operator.has_condition and MATCHED_COLUMN not in table.schema.names:
             asking = replace(context, writer=None, output=None, counters=ShardCounters())
-            batches = answered(self.operator.questions(asking, iter(batches)), batch_rows + 1)
+            batches = answered(self.operator.questions.ask(asking, iter(batches)), batch_rows + 1)
         self.operator.run(context, iter(batches))
         self.manifest = self.manifest.append(writer.finish())
         return found

@@ -241,7 +241,7 @@ class Driver:
         if last is not None:
             commit_transaction(job, store, last, pending_output(job, store, last))
         store.guard()
-        sink.sweep()
+        sink.staging.sweep()
         named = [] if last is None else [shard.load() for shard in last.operators[0].shards]
         store.retention.collect_garbage(UID, named)
         remove_older_branches(job, store)
@@ -254,7 +254,7 @@ class Driver:
     ) -> CheckpointMetadata:
         world, number = self.world, 1 if last is None else last.epoch + 1
         name = f"e{number:08d}-{self.name}"
-        pool, (disk, staging) = store.pool(UID), job.sink.staging
+        pool, (disk, staging) = store.pool(UID), (job.sink.staging.filesystem, job.sink.staging.path)
         for path in (f"{pool}/{name}", f"{staging}/{name}"):
             with disk.open_output_stream(path) as stream:
                 stream.write(b"%d" % number)
@@ -279,7 +279,7 @@ class Driver:
         commit_transaction(job, store, metadata)
         store.retention.subsume(self.retained)
         store.guard()
-        job.sink.sweep(number)
+        job.sink.staging.sweep(number)
         store.retention.collect_garbage(UID, [metadata.operators[0].shards[0].load()], up_to_epoch=number)
         return metadata
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from mixedmode.state.backend.keyed import KeyedState
 from mixedmode.state.backend.random_access import RocksDBKeyedState
 from mixedmode.state.backend.sorted_pass import BatchKeyedState
+from mixedmode.state.backend.timers import due_keys
 from mixedmode.state.keys.key_space import TIMER_KINDS
 from mixedmode.state.keys.keygroups import KeyGroupRange, shard_ranges
 from mixedmode.state.keys.keys import KeyCodec
@@ -251,7 +252,7 @@ class World:
         upto = epoch["upto"]
         keys = {(group_of(key), CODEC.encode((key,))) for key in by_key}
         for group in groups:
-            due = state.due_keys(group, upto["event"], upto["processing"])
+            due = [] if base is None else due_keys(base, group, upto["event"], upto["processing"])
             assert due == sorted(set(due))
             keys |= {(group, encoded) for encoded in due}
         for group, encoded in sorted(keys):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,15 +21,16 @@ from ...stages.stage import KeyedStage
 from ..graph import StageGraph
 
 
-@dataclass(frozen=True)
+@dataclass
 class SinkRequest:
-    """What the writer was told, besides options."""
+    """What the writer was given, besides options."""
 
-    query_name: str | None
-    format: str | None
-    foreach_batch: Callable[[DataFrame, int], None] | None
-    output_mode: str | None
-    trigger: dict[str, Any]
+    query_name: str | None = None
+    format: str | None = None
+    foreach_batch: Callable[[DataFrame, int], None] | None = None
+    output_mode: str | None = None
+    #: By default as Spark's: as fast as possible.
+    trigger: dict[str, Any] = field(default_factory=lambda: {"processingTime": "0 seconds"})
     #: Table to append to; None: the format and its options say where.
     table: str | None = None
     partition_by: tuple[str, ...] = ()
@@ -54,10 +55,10 @@ def check_names(spark: SparkSession, request: SinkRequest, format: str) -> None:
     counts = Counter(map(fold, request.known.names))
     repeated = ", ".join(sorted({name for name in request.known.names if counts[fold(name)] > 1}))
     where = f"format {format}" if request.table is None else f"table {request.table}"
-    for field in request.known.fields:
-        if not repeated and (name := repeated_field(field.dataType, fold)) is not None:
+    for column in request.known.fields:
+        if not repeated and (name := repeated_field(column.dataType, fold)) is not None:
             raise PlanError(
-                f"column {field.name} of the output has structs with two fields named {name}, which {where} cannot"
+                f"column {column.name} of the output has structs with two fields named {name}, which {where} cannot"
                 f" have; rename one, or use {names_of(lambda one: one.takes_repeated_names)}",
                 code="MIXEDMODE_COLUMN_AMBIGUOUS",
             )

@@ -13,18 +13,13 @@ from __future__ import annotations
 
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from pyarrow import fs
-
-from ....errors import CheckpointError
-from ...spark_io.parquet import read_parquet
-from ...storage.deletions import delete_files
-from ...storage.filesystem import delete_quietly, list_files
 from ..output_place import OutputPlace
 from ..staged_output import StagedOutput
-from ..staging import StagedFile, epoch_of
+from ..staging import StagedFile
+from ..staging_folder import StagingFolder
 from ..transaction import SinkTransaction
 from .file_formats import check_stageable
 from .output_writers import OutputWriters, Replacement, WritingJob
@@ -71,6 +66,9 @@ class Sink(ABC):
     #: Whether rows of before go with the next commit, set before :meth:`open`; None: they never do.
     replacement: Replacement | None = None
 
+    #: Where tasks stage rows, from :meth:`open` on.
+    staging: StagingFolder
+
     def __init__(self, schema: StructType) -> None:
         #: The columns that go out.
         self.schema = schema
@@ -82,28 +80,16 @@ class Sink(ABC):
         #: The call of a user's function that has not returned, in words; None: there is none.
         self.call_in_hand: str | None = None
 
-    def open(
-        self, spark: SparkSession, filesystem: fs.FileSystem, staging: str, job_id: str, staging_uri: str | None = None
-    ) -> None:
+    def open(self, spark: SparkSession, staging: StagingFolder, job_id: str) -> None:
         """Prepare for a run.
 
         Args:
             spark: the session.
-            filesystem: of the staging folder.
             staging: where tasks stage rows; sinks may choose another place.
             job_id: which job it is, the same over restarts.
-            staging_uri: the staging folder as Spark must be given it; None: it is a local one.
         """
         self._spark = spark
-        self._filesystem = filesystem
-        self._staging = staging
-        #: The staging folder as Spark must be given it.
-        self._staging_uri = f"file://{staging}" if staging_uri is None else staging_uri
-
-    @property
-    def staging(self) -> tuple[fs.FileSystem, str]:
-        """Filesystem and folder of what is staged."""
-        return self._filesystem, self._staging
+        self.staging = staging
 
     @property
     def staging_path(self) -> str | None:
@@ -113,7 +99,7 @@ class Sink(ABC):
     @property
     def output(self) -> OutputPlace:
         """Where tasks put their output."""
-        return OutputPlace(*self.staging)
+        return OutputPlace(self.staging.filesystem, self.staging.path)
 
     @property
     def shared_folder(self) -> str | None:
@@ -159,7 +145,7 @@ class Sink(ABC):
 
     def deliver(self, epoch: int, files: Sequence[StagedFile]) -> None:
         """Hand over one epoch's rows (sinks that show rows at once)."""
-        self.discard(files)
+        self.staging.discard(files)
 
     def fence(self) -> None:
         """Keep older drivers out, if this kind of output can: called by one that took over, when it has recovered."""
@@ -181,48 +167,12 @@ class Sink(ABC):
         """Nothing more will be committed in this run; not called if the run fails."""
         return None
 
-    def is_staged(self, file: StagedFile) -> bool:
-        """True if the file is in the staging folder, whole.
-
-        Raises:
-            CheckpointError: it is there with another size (cut off by a power failure, say); nobody must see it.
-        """
-        info = self._filesystem.get_file_info(f"{self._staging}/{file.name}")
-        if info.type == fs.FileType.NotFound:
-            return False
-        if info.size != file.size_bytes:
-            raise CheckpointError(
-                f"staged output {info.path} has {info.size} bytes, its checkpoint recorded {file.size_bytes}: it was "
-                "altered or cut off; restore it, or go back to an older checkpoint"
-            )
-        return True
-
     def stage_nothing(self, epoch: int) -> list[StagedFile]:
         """A file without rows, by which a transaction says that the whole result has none."""
         output = self.output.open(f"e{epoch:08d}-w0000-{uuid.uuid4().hex}", self.staged_schema)
         return output.finish(even_without_rows=True) if isinstance(output, StagedOutput) else []
 
-    def discard(self, files: Sequence[StagedFile]) -> None:
-        """Remove staged files."""
-        delete_files(self._filesystem, [f"{self._staging}/{file.name}" for file in files])
-
-    def sweep(self, up_to_epoch: int | None = None, keep: Collection[str] = ()) -> int:
-        """Remove what losing attempts staged; returns how many files.  Called when nothing is pending.
-
-        Args:
-            up_to_epoch: leave files of later epochs alone; None: remove all (no task of the job runs).
-            keep: names of files to keep.
-        """
-        removed = 0
-        for info in list_files(self._filesystem, self._staging):
-            old = up_to_epoch is None or epoch_of(info.base_name) <= up_to_epoch
-            if old and info.base_name not in keep:
-                delete_quietly(self._filesystem, info.path)
-                removed += 1
-        return removed
-
     def frame(self, files: Sequence[StagedFile]) -> DataFrame:
         """Staged rows as a batch DataFrame."""
         assert self._spark is not None, "open() comes first"
-        paths = [f"{self._staging_uri}/{file.name}" for file in files]
-        return read_parquet(self._spark, self.staged_schema, *paths)
+        return self.staging.frame(self._spark, self.staged_schema, files)

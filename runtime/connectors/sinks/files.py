@@ -36,6 +36,7 @@ from ..output_place import OutputPlace
 from ..parquet_form import CODEC_CONF, ParquetForm
 from ..partition_paths import PARTITION_TYPES, PartitionPaths, zone_of
 from ..staging import StagedFile, staging_folder
+from ..staging_folder import StagingFolder
 from ..transaction import SinkTransaction
 from .base import Sink
 from .file_formats import check_partition_columns
@@ -93,23 +94,20 @@ class ParquetSink(Sink):
     @property
     def output(self) -> OutputPlace:
         """Where tasks put their output, and how it is laid out."""
-        return OutputPlace(*self.staging, self._partitions, self.form)
+        return OutputPlace(self.staging.filesystem, self.staging.path, self._partitions, self.form)
 
     def check(self, spark: SparkSession) -> None:
         self._partitions = partition_paths(spark, self.schema, self.partition_by)
         self.form = self.form.in_session(spark.conf.get(CODEC_CONF, None))
         super().check(spark)
 
-    def open(
-        self, spark: SparkSession, filesystem: fs.FileSystem, staging: str, job_id: str, staging_uri: str | None = None
-    ) -> None:
+    def open(self, spark: SparkSession, staging: StagingFolder, job_id: str) -> None:
         if self.partition_by and self._partitions is None:
             self._partitions = partition_paths(spark, self.schema, self.partition_by)
-        target_filesystem, self._target = resolve(self.path)
+        self._filesystem, self._target = resolve(self.path)
         self._job_id = job_id
-        staging = staging_folder(self._target, job_id, self.branch)
-        super().open(spark, target_filesystem, staging, job_id)
-        target_filesystem.create_dir(self._target, recursive=True)
+        super().open(spark, StagingFolder(self._filesystem, staging_folder(self._target, job_id, self.branch)), job_id)
+        self._filesystem.create_dir(self._target, recursive=True)
 
     @property
     def shared_folder(self) -> str | None:
@@ -162,7 +160,7 @@ class ParquetSink(Sink):
     def _show_all(self, transaction: SinkTransaction) -> None:
         copies = appears_whole(self._filesystem)
         # All are checked before one is moved.
-        there = in_parallel(self.is_staged, transaction.files) if copies else map(self.is_staged, transaction.files)
+        there = (in_parallel if copies else map)(self.staging.is_staged, transaction.files)
         staged = {file.name for file, is_there in zip(transaction.files, there, strict=True) if is_there}
 
         def show(file: StagedFile) -> None:
@@ -176,7 +174,7 @@ class ParquetSink(Sink):
         if not transaction.files:
             return
         if copies:
-            self.discard(transaction.files)
+            self.staging.discard(transaction.files)
         if staged and isinstance(self._filesystem, fs.LocalFileSystem):
             # The marker that says "visible" must not outlive the renames.
             for folder in sorted(
@@ -187,11 +185,11 @@ class ParquetSink(Sink):
 
     def close(self) -> None:
         # Not after a commit: tasks of later epochs may be about to stage there.
-        delete_if_empty(self._filesystem, self._staging)
+        delete_if_empty(self._filesystem, self.staging.path)
 
     def _show(self, file: StagedFile, number: int, *, is_staged: bool, copies: bool) -> None:
         """Bring one file to its place, or find it there."""
-        source, target = f"{self._staging}/{file.name}", f"{self._target}/{file.shown_as(number)}"
+        source, target = f"{self.staging.path}/{file.name}", f"{self._target}/{file.shown_as(number)}"
         if is_staged:
             if file.folder:
                 self._filesystem.create_dir(f"{self._target}/{file.folder}", recursive=True)

@@ -50,7 +50,7 @@ class PerCheckpointSink(Sink):
 
     def marks(self, transaction: SinkTransaction) -> DeliveryMarks:
         """What of a transaction has been handed over."""
-        return DeliveryMarks(self._filesystem, self._staging, transaction)
+        return DeliveryMarks(self.staging.filesystem, self.staging.path, transaction)
 
     def commit(self, transaction: SinkTransaction) -> None:
         files = transaction.files
@@ -60,14 +60,14 @@ class PerCheckpointSink(Sink):
         left = marks.files_left()
         if left:
             for file in left:
-                if not self.is_staged(file):
+                if not self.staging.is_staged(file):
                     raise CheckpointError(
-                        f"transaction {transaction.id} names {file.name}, which is not in {self._staging} and was not "
-                        "delivered: somebody removed it; restore it, or use a new checkpointLocation"
+                        f"transaction {transaction.id} names {file.name}, which is not in {self.staging.path} and was"
+                        " not delivered: somebody removed it; restore it, or use a new checkpointLocation"
                     )
             self.hand_over_transaction(transaction.model_copy(update={"files": left}))
             marks.mark()
-        self.discard(files)
+        self.staging.discard(files)
 
 
 class DeliverySink(PerCheckpointSink):

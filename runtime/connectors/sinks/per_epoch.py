@@ -85,7 +85,7 @@ class MemorySink(PerEpochSink):
             fresh = self._spark.createDataFrame(self.rows(epoch, files).collect(), self.schema)
             self._rows = fresh if self.deliveries.whole is not None else self._rows.unionAll(fresh)
             self._rows.createOrReplaceTempView(self.view)
-        self.discard(files)
+        self.staging.discard(files)
 
 
 class ConsoleSink(PerEpochSink):
@@ -117,7 +117,7 @@ class ConsoleSink(PerEpochSink):
             rule = "-" * 43
             print(f"{rule}\nEpoch: {epoch}\n{rule}")
             self.rows(epoch, files).show(self._shown_rows, self._truncate)
-        self.discard(files)
+        self.staging.discard(files)
 
 
 class NoopSink(PerEpochSink):
@@ -140,4 +140,4 @@ class NoopSink(PerEpochSink):
     @property
     def output(self) -> OutputPlace:
         """Nowhere: tasks drop the rows themselves."""
-        return OutputPlace(self._filesystem, None)
+        return OutputPlace(self.staging.filesystem, None)

@@ -29,6 +29,7 @@ from ...jvm.spark_errors import spark_says
 from ...spark_io.connector_packages import package_hint
 from ...spark_io.spark_formats import data_source
 from ...support.failpoints import failpoint
+from ..staging_folder import StagingFolder
 from ..transaction import first_ordinal
 from .base import Guarantee
 from .deliveries import Deliveries
@@ -50,7 +51,6 @@ from .table_checks import check_table
 from .transaction_memory import TransactionMark, memory_of
 
 if TYPE_CHECKING:
-    from pyarrow import fs
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -184,10 +184,8 @@ class SparkWriterSink(DeliverySink):
             check_hadoop_folder(spark, self.path, self._options)
             OutputFolder(spark, "path", self.path, self.path).check_shown(self._partition_by, column_fold(spark))
 
-    def open(
-        self, spark: SparkSession, filesystem: fs.FileSystem, staging: str, job_id: str, staging_uri: str | None = None
-    ) -> None:
-        super().open(spark, filesystem, staging, job_id, staging_uri)
+    def open(self, spark: SparkSession, staging: StagingFolder, job_id: str) -> None:
+        super().open(spark, staging, job_id)
         self._job_id = job_id
 
     def fence(self) -> None:

@@ -79,11 +79,11 @@ class Round:
         discard_if_behind(store)
         failpoint("checkpoint-before-gc")
         store.guard()
-        services.job.sink.sweep(epoch)
+        services.job.sink.staging.sweep(epoch)
         if services.job.late_rows is not None:
             services.job.late_rows.sweep(epoch)
         for handoff in services.handoffs.values():
-            handoff.sweep(epoch)
+            handoff.staging.sweep(epoch)
         store.spark_log.seal()
         services.clean_sources(self.cut.spark)
         for stage in self.cut.stages:

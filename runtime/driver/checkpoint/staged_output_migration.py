@@ -77,7 +77,7 @@ def pending_transaction(job: JobSpec, store: CheckpointStore, metadata: Checkpoi
     other = transaction.model_copy(update={"files": made, "form": mine, "token": transaction.unique})
     store.write_restaged(metadata.checkpoint_id, other)
     failpoint("restaged-named")
-    if old.folder == job.sink.staging[1]:
+    if old.folder == job.sink.staging.path:
         for file in old.left:
             delete_quietly(old.filesystem, f"{old.folder}/{file.name}")
     else:  # the job has left it, with all that its attempts had there

@@ -240,5 +240,8 @@ class UserChannel:
     def counts(self) -> dict[str, int]:
         """For status and progress: of this run, and what waits or is kept now."""
         with self._mutex:
-            waiting = sum(end.waiting + len(end.gateway.kept) for end in self._channel.ends) + self._channel.holder.kept
+            waiting = (
+                sum(end.waiting + len(end.gateway.kept) for end in self._channel.ends)
+                + self._channel.holder.gateways.kept
+            )
         return {**self._counts, "eventsBuffered": waiting + len(self._arrived)}

@@ -140,7 +140,7 @@ class GraphEpochs:
             spec = whole_result_of(self.state, held, now_ms())
             done = self.executors[stage.uid].execute(None, spec, held.manifests)
             shown = self._behind_last({stage.uid: done}, spec.epoch)[stage.uid]
-        self.job.sink.discard(self.state.pending)
+        self.job.sink.staging.discard(self.state.pending)
         staged = [file for report in shown.reports for file in report.output]
         self.state.pending = staged or self.job.sink.stage_nothing(spec.epoch)
         self._discard_exchange(stage.uid, done.reports)

@@ -138,10 +138,10 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
         _first_positions(job, store).go_back()
     else:
         log.rewind(metadata.spark)
-    job.sink.sweep()
+    job.sink.staging.sweep()
     delete_quietly(store.filesystem, store.runs)
     for handoff in handoffs_of(job, store).values():
-        handoff.sweep()
+        handoff.staging.sweep()
     if job.late_rows is not None:
         job.late_rows.sweep()
     for uid, held in state.stages.items():
@@ -335,10 +335,10 @@ def _recover_backlog(
     if job.late_rows is not None:
         job.late_rows.sweep()
     staged = {file.name for its in reports.values() for report in its for file in report.output}
-    job.sink.sweep(keep=staged)
+    job.sink.staging.sweep(keep=staged)
     delete_quietly(store.filesystem, store.runs)
     for handoff in handoffs.values():
-        handoff.sweep(keep=staged)
+        handoff.staging.sweep(keep=staged)
     for uid, held in state.stages.items():
         state_files = [file.name for report in reports.get(uid, ()) for file in report.files]
         store.retention.collect_garbage(uid, held.manifests, keep=state_files)

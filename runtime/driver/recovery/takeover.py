@@ -23,6 +23,7 @@ from ...checkpoints.lease.claims import LeaseClaim
 from ...checkpoints.metadata import CheckpointMetadata
 from ...checkpoints.spark_log import is_unfinished
 from ...checkpoints.store import CheckpointStore
+from ...connectors.staging_folder import StagingFolder
 from ...storage.filesystem import delete_quietly, exists, list_files, write_atomically
 from ...storage.parallel import in_parallel
 from ...storage.spark_paths import spark_uri
@@ -46,10 +47,11 @@ def open_outputs(job: JobSpec, store: CheckpointStore, identity: JobIdentity) ->
     job.sink.branch, job.sink.guard = store.branch.number, store.guard
     prepare_output(job, store, identity)
     staging_uri = spark_uri(job.spark, job.checkpoint_location or store.location, store.output)
-    job.sink.open(job.spark, store.filesystem, store.output, identity.job_id, staging_uri)
+    staging = StagingFolder(store.filesystem, store.output, staging_uri)
+    job.sink.open(job.spark, staging, identity.job_id)
     if job.late_rows is not None:
         job.late_rows.branch = store.branch.number
-        job.late_rows.open(job.spark, store.filesystem, store.output, identity.job_id)
+        job.late_rows.open(job.spark, staging, identity.job_id)
 
 
 def begin_branch(job: JobSpec, store: CheckpointStore, identity: JobIdentity, claim: LeaseClaim) -> None:

@@ -61,7 +61,7 @@ class SourceStatus:
         self.state.set_source(source, is_backlog=False, finished=True)
         self.scheduler.source_ended(source, clock_ms())
         lifecycle = self.tasks.lifecycle
-        if lifecycle.knows(source_task(source)):  # not if the job was restored without it
+        if source_task(source) in lifecycle.graph:  # not if the job was restored without it
             lifecycle.source_ended(source_task(source))
         if not all(known.finished for known in self.state.sources.values()):
             self.tasks.run()  # the end of the last source is the end of the job, which is another's work

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...connectors.output_place import OutputPlace
 from ...connectors.stage_handoff import StageHandoff
+from ...connectors.staging_folder import StagingFolder
 from ...operators.emission_watermark import emitted_schema
 from ...storage.spark_paths import spark_uri
 
@@ -27,7 +28,7 @@ def handoffs_of(job: JobSpec, store: CheckpointStore) -> dict[str, StageHandoff]
     for uid, schema in schemas.items():
         folder = store.handoff(uid)
         uri = spark_uri(job.spark, job.checkpoint_location or store.location, folder)
-        found[uid] = StageHandoff(job.planning, store.filesystem, folder, uri, schema)
+        found[uid] = StageHandoff(job.planning, StagingFolder(store.filesystem, folder, uri), schema)
     return found
 
 

@@ -89,24 +89,10 @@ class JoinOperator(StreamJoin):
         """Nothing, if Spark is asked nothing."""
         return None if self.has_condition else ()
 
-    def asks_about(self, frame: DataFrame) -> StructType | None:
-        """Nothing in a first pass, of which the pairs are made already."""
-        if not self.has_condition or MATCHED_COLUMN in frame.columns:
-            return None
-        # What is asked has only some of the columns.
-        fields = [StructField(field.name, field.dataType) for field in frame.schema.fields]
-        return StructType([*fields, StructField(ASKED_COLUMN, LongType())])
-
-    def answered(self, frame: DataFrame) -> DataFrame:
-        """Which candidates the condition is true of; their columns are not needed any more."""
-        assert self.condition is not None, "answered() runs on the driver only"
-        is_asked = F.expr(is_candidate())
-        read = set(self.condition_columns or frame.columns) - {KEY_GROUP_COLUMN, ASKED_COLUMN}
-        columns = [
-            F.when(~F.coalesce(is_asked, F.lit(False)), F.col(name)).alias(name) if name in read else F.col(name)
-            for name in frame.columns
-        ]
-        return frame.select(*columns, F.when(is_asked, self.condition).alias(ANSWER_COLUMN))
+    @property
+    def questions(self) -> JoinCondition | None:
+        """The condition, if bounds alone do not decide."""
+        return JoinCondition(self) if self.has_condition else None
 
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
@@ -118,6 +104,33 @@ class JoinOperator(StreamJoin):
         finally:
             run.close()
 
-    def questions(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows, and the pairs within bounds that the rest of the condition decides about."""
-        return JoinRun(self, context).questions(rows)
+
+class JoinCondition:
+    """Has Spark decide which pairs within bounds the rest of a join's condition is true of."""
+
+    def __init__(self, operator: JoinOperator) -> None:
+        self._operator = operator
+
+    def columns(self, frame: DataFrame) -> StructType | None:
+        """Those of prepared rows; None: this is a first pass, of which the pairs are made already."""
+        if MATCHED_COLUMN in frame.columns:
+            return None
+        # What is asked has only some of the columns.
+        fields = [StructField(field.name, field.dataType) for field in frame.schema.fields]
+        return StructType([*fields, StructField(ASKED_COLUMN, LongType())])
+
+    def ask(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows, and the pairs within bounds."""
+        return JoinRun(self._operator, context).questions(rows)
+
+    def answered(self, frame: DataFrame) -> DataFrame:
+        """Which candidates the condition is true of; their columns are not needed any more."""
+        condition = self._operator.condition
+        assert condition is not None, "answered() runs on the driver only"
+        is_asked = F.expr(is_candidate())
+        read = set(self._operator.condition_columns or frame.columns) - {KEY_GROUP_COLUMN, ASKED_COLUMN}
+        columns = [
+            F.when(~F.coalesce(is_asked, F.lit(False)), F.col(name)).alias(name) if name in read else F.col(name)
+            for name in frame.columns
+        ]
+        return frame.select(*columns, F.when(is_asked, condition).alias(ANSWER_COLUMN))

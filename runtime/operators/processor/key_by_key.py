@@ -8,6 +8,7 @@ from typing import Any
 from ....state.backend.keyed import KeyedState
 from ....state.backend.sorted_pass import BatchKeyedState
 from ....state.backend.timer_walk import TimerWalk
+from ....state.backend.timers import due_keys
 from ....state.keys.keys import KeyCodec
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..contract import ShardContext
@@ -36,7 +37,7 @@ class KeyByKey:
         epoch, calls = self._epoch, self._calls
         fires = epoch.firing_watermark_ms != MIN_WATERMARK or epoch.processing_timers_upto_ms != MIN_WATERMARK
         from_before = fires and self._context.base is not None
-        entries: Iterable[Keyed | _Due] = self._with_due_keys(state, keyed) if from_before else keyed
+        entries: Iterable[Keyed | _Due] = self._with_due_keys(keyed) if from_before else keyed
         if calls.clock is not None:
             self.in_order(calls.clock, state, entries)
             return
@@ -56,12 +57,12 @@ class KeyByKey:
             self.fire_due(state, walk)
         self._counters.keys += keys
 
-    def _with_due_keys(self, state: BatchKeyedState, keyed: KeyedRows) -> Iterator[Keyed | _Due]:
+    def _with_due_keys(self, keyed: KeyedRows) -> Iterator[Keyed | _Due]:
         """The keys with rows, and in their places the keys without rows whose timers from before are due.
 
         Says in ``had_due`` whether the key at hand has such timers, when it comes for the first time.
         """
-        due = self.due_keys(state)
+        due = self.due_keys()
         head = next(due, None)
         for entry in keyed:
             here = entry[:2]
@@ -78,13 +79,14 @@ class KeyByKey:
             yield (*head, self._codec.decode(head[1]), NO_TIME, None)
             head = next(due, None)
 
-    def due_keys(self, state: BatchKeyedState) -> Iterator[tuple[int, bytes]]:
-        """The keys whose timers from before this pass are due, in stored order."""
-        epoch = self._epoch
+    def due_keys(self) -> Iterator[tuple[int, bytes]]:
+        """The keys whose timers from before this pass are due, in stored order; there is state from before."""
+        epoch, base = self._epoch, self._context.base
+        assert base is not None, "timers from before are in state from before"
         return (
             (group, key)
             for group in self._context.key_groups
-            for key in state.due_keys(group, epoch.firing_watermark_ms, epoch.processing_timers_upto_ms)
+            for key in due_keys(base, group, epoch.firing_watermark_ms, epoch.processing_timers_upto_ms)
         )
 
     def fire_due(self, state: BatchKeyedState, walk: TimerWalk) -> None:

@@ -137,7 +137,7 @@ class ProcessorRun:
     def _sorted_blocks(self, state: BatchKeyedState, rows: Iterator[pa.RecordBatch]) -> None:
         epoch, walk = self._epoch, state.walk_timers("event")
         fires = epoch.firing_watermark_ms != MIN_WATERMARK or epoch.processing_timers_upto_ms != MIN_WATERMARK
-        due = self._keys.due_keys(state) if fires and self._context.base is not None else iter(())
+        due = self._keys.due_keys() if fires and self._context.base is not None else iter(())
 
         def settle(group: int, key: bytes, was_due: bool) -> None:
             if was_due or state.has_new_timers:

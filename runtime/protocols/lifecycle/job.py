@@ -88,10 +88,6 @@ class JobLifecycle:
         """The event history of all tasks, in order."""
         return self._journal.events
 
-    def knows(self, vertex: str) -> bool:
-        """True if the job has a vertex of that name."""
-        return vertex in self.graph
-
     def status(self, task: TaskId) -> tuple[TaskStatus, OperatorStatus]:
         """How a task and its operator stand."""
         machine = next(one.machine for one in self._tasks.vertices[task.vertex].cohorts if task.index in one.subtasks)

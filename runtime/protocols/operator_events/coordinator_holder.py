@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Generic
 
 from ....errors import CheckpointError, OperatorEventError
-from .gateway import Closed, SubtaskGateway, T
+from .gateway import Closed, SubtaskGateways, T
 
 logger = logging.getLogger(__name__)
 
@@ -90,15 +90,11 @@ class CoordinatorHolder(Generic[T]):
     """
 
     def __init__(self, shards: int, transmit: Callable[[int, T], None], latest: int = 0) -> None:
-        self._transmit = transmit
         self._latest = latest
-        self._gateways = [self._gateway(shard) for shard in range(shards)]
+        self.gateways = SubtaskGateways(shards, transmit, latest)
         self._running = set(range(shards))
         self._delivering: set[int] = set()
         self._pending: dict[int, _Pending] = {}
-
-    def _gateway(self, shard: int) -> SubtaskGateway[T]:
-        return SubtaskGateway(lambda event: self._transmit(shard, event), self._latest)
 
     # -- events ------------------------------------------------------------------------------------------------------
 
@@ -110,7 +106,7 @@ class CoordinatorHolder(Generic[T]):
         """
         if shard not in self._running:
             raise OperatorEventError(f"subtask {shard} does not run; send to it after its subtaskReset()")
-        self._gateways[shard].send(event)
+        self.gateways[shard].send(event)
 
     @property
     def latest(self) -> int:
@@ -121,11 +117,6 @@ class CoordinatorHolder(Generic[T]):
     def pending(self) -> frozenset[int]:
         """The checkpoints that are under way."""
         return frozenset(self._pending)
-
-    @property
-    def kept(self) -> int:
-        """Events that closed gateways keep."""
-        return sum(len(gateway.kept) for gateway in self._gateways)
 
     def delivering(self, shard: int) -> None:
         """What has been sent to a subtask is being delivered: it is neither here nor there."""
@@ -178,8 +169,7 @@ class CoordinatorHolder(Generic[T]):
         return self._snapshot(marker.checkpoint_id) if not pending.markers else []
 
     def _snapshot(self, checkpoint_id: int) -> list[Action]:
-        for gateway in self._gateways:
-            gateway.mark(checkpoint_id)
+        self.gateways.mark(checkpoint_id)
         return [TakeSnapshot(checkpoint_id)]
 
     def snapshot_taken(self, checkpoint_id: int, data: bytes) -> list[Action]:
@@ -187,13 +177,11 @@ class CoordinatorHolder(Generic[T]):
 
         A snapshot that comes after its checkpoint was aborted closes none and is forgotten.
         """
-        closed = [gateway.close(checkpoint_id) for gateway in self._gateways]
+        closed = self.gateways.close(checkpoint_id)
         pending = self._pending.get(checkpoint_id)
-        if pending is None or not any(closed):
+        if pending is None or not closed:
             logger.info("the coordinator's snapshot for checkpoint %s comes too late", checkpoint_id)
             return []
-        if not all(closed):
-            raise CheckpointError(f"some gateways could be closed for checkpoint {checkpoint_id}, and some could not")
         pending.data = data
         pending.deliveries = set(self._delivering)
         return self._barriers()
@@ -204,7 +192,7 @@ class CoordinatorHolder(Generic[T]):
         for number, pending in self._pending.items():
             if pending.data is None or pending.barriers_sent or pending.deliveries:
                 continue
-            if not any(gateway.keeps_older_than(number) for gateway in self._gateways):
+            if not self.gateways.keep_older_than(number):
                 pending.barriers_sent = True
                 found.append(SendBarriers(number))
         return found
@@ -219,7 +207,7 @@ class CoordinatorHolder(Generic[T]):
         """Step 6, for one subtask: its snapshot is taken, so both of its channels open."""
         if checkpoint_id not in self._pending:
             return []
-        self._gateways[shard].open(checkpoint_id)
+        self.gateways[shard].open(checkpoint_id)
         return [OpenGateway(shard, checkpoint_id), *self._barriers()]
 
     def completed(self, checkpoint_id: int) -> list[Action]:
@@ -242,9 +230,7 @@ class CoordinatorHolder(Generic[T]):
     def _end(self, checkpoint_id: int) -> list[Action]:
         if self._pending.pop(checkpoint_id, None) is None:
             return []
-        for gateway in self._gateways:
-            if checkpoint_id <= gateway.latest:  # one that was rebuilt, or never marked, may not have seen it
-                gateway.open(checkpoint_id)
+        self.gateways.open(checkpoint_id)
         return [OpenGateway(shard, checkpoint_id) for shard in sorted(self._running)]
 
     def _fail(self, numbers: list[int], reason: str) -> list[Action]:
@@ -271,5 +257,5 @@ class CoordinatorHolder(Generic[T]):
 
         Protocol only, as :meth:`shard_failed`.
         """
-        self._gateways[shard] = self._gateway(shard)
+        self.gateways.rebuild(shard, self._latest)
         self._running.add(shard)

@@ -116,6 +116,60 @@ class SubtaskGateway(Gateway[T]):
         return any(events for closed, events in self._kept.items() if closed < checkpoint_id)
 
 
+class SubtaskGateways(Generic[T]):
+    """The gateways from one coordinator to all of its subtasks.
+
+    Args:
+        shards: number of subtasks.
+        transmit: takes an event on its way to a subtask.
+        latest: the newest checkpoint that has been attempted so far; 0: none.
+    """
+
+    def __init__(self, shards: int, transmit: Callable[[int, T], None], latest: int) -> None:
+        self._transmit = transmit
+        self._of_shards: dict[int, SubtaskGateway[T]] = {}
+        for shard in range(shards):
+            self.rebuild(shard, latest)
+
+    def rebuild(self, shard: int, latest: int) -> None:
+        """A new gateway to a subtask; what its old one kept is dropped."""
+        self._of_shards[shard] = SubtaskGateway(lambda event: self._transmit(shard, event), latest)
+
+    def __getitem__(self, shard: int) -> SubtaskGateway[T]:
+        return self._of_shards[shard]
+
+    @property
+    def kept(self) -> int:
+        """Events that closed gateways keep."""
+        return sum(len(gateway.kept) for gateway in self._of_shards.values())
+
+    def mark(self, checkpoint_id: int) -> None:
+        """A checkpoint begins."""
+        for gateway in self._of_shards.values():
+            gateway.mark(checkpoint_id)
+
+    def close(self, checkpoint_id: int) -> bool:
+        """Close all for the checkpoint for which they are marked; False: none is marked for it.
+
+        Raises:
+            CheckpointError: some are.
+        """
+        closed = [gateway.close(checkpoint_id) for gateway in self._of_shards.values()]
+        if any(closed) and not all(closed):
+            raise CheckpointError(f"some gateways could be closed for checkpoint {checkpoint_id}, and some could not")
+        return any(closed)
+
+    def open(self, checkpoint_id: int) -> None:
+        """The checkpoint needs none of them closed any longer."""
+        for gateway in self._of_shards.values():
+            if checkpoint_id <= gateway.latest:  # one that was rebuilt, or never marked, may not have seen it
+                gateway.open(checkpoint_id)
+
+    def keep_older_than(self, checkpoint_id: int) -> bool:
+        """True if one keeps events that were sent before it closed for this checkpoint."""
+        return any(gateway.keeps_older_than(checkpoint_id) for gateway in self._of_shards.values())
+
+
 @dataclass(frozen=True)
 class Closed:
     """The marker: the last that the coordinator hears from a subtask before a checkpoint."""

@@ -53,7 +53,9 @@ class ConditionTask:
         )
         rows = checked_rows(batches, shard, key_groups)
         with sorted_here(task.sort, task.local_dir, TaskMeter(), rows) as (ordered, _):
-            yield from operator_of(task.operator).questions(shard_context, ordered)
+            questions = operator_of(task.operator).questions
+            assert questions is not None, "this task runs for an operator that asks Spark"
+            yield from questions.ask(shard_context, ordered)
 
 
 class _Nothing:

@@ -18,6 +18,7 @@ from mixedmode.runtime.connectors.sinks.kafka import send_lanes
 from mixedmode.runtime.connectors.sinks.kafka import sink as sink_module
 from mixedmode.runtime.connectors.sinks.kafka.sink import KafkaSink
 from mixedmode.runtime.connectors.staged_output import StagedOutput
+from mixedmode.runtime.connectors.staging_folder import StagingFolder
 from mixedmode.runtime.connectors.transaction import SinkTransaction
 from mixedmode.runtime.support import failpoints
 from pyarrow import fs
@@ -49,7 +50,7 @@ class Stage:
     def sink(self, branch: int = 0) -> KafkaSink:
         made = KafkaSink(self.schema, self.options)
         made.branch = branch
-        made.open(self.spark, fs.LocalFileSystem(), self.folder, self.job_id)
+        made.open(self.spark, StagingFolder(fs.LocalFileSystem(), self.folder), self.job_id)
         return made
 
     def transaction(self, number: int, token: str, *shards: list[tuple[Any, ...]]) -> SinkTransaction:

@@ -92,7 +92,7 @@ def test_jobs_without_a_name_are_told_by_what_they_read(outputs: Outputs, spark:
         keyed = mixedmode.read(history=frame).groupBy("k").agg(F.sum("n").alias("n"))
         given = outputs.writer(name=None)
         keyed_writer = keyed.writeStream
-        keyed_writer._options = given._options
+        keyed_writer._explicit = given._explicit
         return keyed_writer
 
     outputs.run(writer("eu"))

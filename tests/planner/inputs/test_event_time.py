@@ -65,7 +65,7 @@ def kind_of(frame: MixedFrame, chain: Chain) -> str | None:
     """The kind of the event-time key that an append waits for; None: append is refused."""
     writer = chain(frame).count().writeStream.format("noop").outputMode("append")
     try:
-        _, job = writer._compile()
+        job = writer.described()
     except PlanError as error:
         if "no key is made of the watermark's column" in str(error):
             return None

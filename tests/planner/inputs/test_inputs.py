@@ -29,7 +29,7 @@ def test_one_live_input_is_called_live(history: DataFrame, live: DataFrame) -> N
         frame = read(history=history, live=given)
         assert names(frame) == ["history", "live"]
         counts = frame.groupBy("k").count().writeStream.outputMode("update").format("noop")
-        rows = counts._compile()[1].live
+        rows = counts.described().live
         assert rows is not None
         assert INPUT_COLUMN not in rows.columns
 

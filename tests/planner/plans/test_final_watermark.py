@@ -49,7 +49,8 @@ def timers(frame: MixedFrame, times: str) -> MixedStreamWriter:
 
 def final_of(writer: MixedStreamWriter, **options: str) -> tuple[str | None, str]:
     """Value and reason of a job with one stage, as plan and job have it."""
-    plan, job = writer.format("noop").options(**options)._compile()
+    writer.format("noop").options(**options)
+    plan, job = writer.plan(), writer.described()
     (stage,), (spec,) = plan.stages, job.stages
     assert stage.final_watermark in (spec.final_watermark, None)
     return stage.final_watermark, stage.why_final_watermark or ""
@@ -121,7 +122,8 @@ def test_between_stages_it_is_observed(both: MixedFrame) -> None:
     timed = both.withWatermark("ts", "1 hour")
     first = timed.groupBy("k", F.window("ts", "1 hour")).agg(F.sum("v").alias("n")).uid("hours")
     days = first.groupBy(F.window("window", "1 day")).agg(F.sum("n")).uid("days")
-    plan, job = days.writeStream.format("noop")._compile()
+    writer = days.writeStream.format("noop")
+    plan, job = writer.plan(), writer.described()
     assert [stage.final_watermark for stage in plan.stages] == ["observed", "observed"]
     assert {spec.final_watermark for spec in job.stages} == {"observed"}
     assert f"[hours], [days] observed ({NAME}): the only one for a job of 2 keyed stages" in " ".join(str(plan).split())

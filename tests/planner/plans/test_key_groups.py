@@ -37,7 +37,7 @@ def stages(frame: Any, **options: Any) -> tuple[StageSpec, ...]:
     writer = frame.writeStream.format("noop").option("checkpointLocation", "unused")
     for name, value in options.items():
         writer = writer.option(f"pipeline.{name.replace('_', '-')}", value)
-    return tuple(writer._compile()[1].stages)
+    return tuple(writer.described().stages)
 
 
 def deciding(frame: Any, **options: Any) -> tuple[str, ...] | None:
@@ -173,13 +173,14 @@ def test_key_groups_go_on_from_stage_to_stage(rows: MixedFrame) -> None:
     )
     third = hourly.groupBy("m", F.col("user").alias("who")).count().select("who", "count")
     writer = third.writeStream.outputMode("update").format("noop").option("checkpointLocation", "unused")
-    plan, job = writer.option("pipeline.parallelism", 4)._compile()
+    writer.option("pipeline.parallelism", 4)
+    plan, job = writer.plan(), writer.described()
     assert [one.operator.key_group_columns for one in job.stages] == [("user",), ("user",), ("who",)]
     assert [one.in_shards_of for one in plan.stages] == [None, "keyed-0", "keyed-1"]
     said = plan.explain()
     assert said.count("in whose shards its rows stay") == 2
     assert "none: its key contains that of [keyed-0]" in said
-    uneven = writer.option("pipeline.parallelism", 3)._compile()[0]
+    uneven = writer.option("pipeline.parallelism", 3).plan()
     assert [one.in_shards_of for one in uneven.stages] == [None, None, None]
 
 

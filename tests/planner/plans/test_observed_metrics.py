@@ -19,7 +19,7 @@ def job_of(frame: Any, **options: str) -> JobSpec:
     writer = frame.writeStream.format("noop").outputMode("append")
     for name, value in options.items():
         writer = writer.option(f"execution.{name}", value)
-    return writer._compile()[1]
+    return writer.described()
 
 
 def seen(frame: Any, name: str = "rows") -> Any:

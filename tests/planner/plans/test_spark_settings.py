@@ -14,7 +14,7 @@ pytestmark = pytest.mark.spark
 
 
 def compiled(frame: Any) -> JobSpec:
-    job: JobSpec = frame.writeStream.outputMode("update").format("noop")._compile()[1]
+    job: JobSpec = frame.writeStream.outputMode("update").format("noop").described()
     return job
 
 
@@ -33,7 +33,7 @@ def test_the_greatest_of_several_watermarks_is_refused(live: DataFrame) -> None:
     other = read(live=live).withWatermark("ts", "1 minute").selectExpr("k AS other", "ts AS paid")
     writer = one.join(other, one["k"] == other["other"]).select("k", "other").writeStream.format("noop")
     with pytest.raises(OptionError, match=r"multipleWatermarkPolicy is 'max'.*only min is supported"):
-        writer._compile()
+        writer.described()
     with pytest.raises(OptionError, match="multipleWatermarkPolicy"):
         compiled(read(live={"a": live, "b": live}).withWatermark("ts", "1 hour").groupBy("k").count())
 

@@ -69,7 +69,7 @@ def bounds(operator: StreamJoin) -> tuple[int | None, int | None]:
 
 
 def compiled(frame: MixedFrame, **options: str) -> JobSpec:
-    return frame.writeStream.format("noop").options(**options)._compile()[1]
+    return frame.writeStream.format("noop").options(**options).described()
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_a_side_without_a_watermark_says_nothing_of_it(a: MixedFrame, streams: t
     stage = compiled(frame.drop(F.col("b.k"))).stages[0]
     assert (dict(stage.delays_ms), stage.timeless) == ({"live-1": 3_600_000}, ("live-2",))
     assert frame._watermark is None
-    plan = frame.drop(F.col("b.k")).writeStream.format("noop")._compile()[0]
+    plan = frame.drop(F.col("b.k")).writeStream.format("noop").plan()
     assert "keeps every row of the left and right sides for ever" in plan.warnings[0]
     equal = joined(a, bare, F.expr("a.ts = b.paid"), "full")
     assert (bounds(equal), keeps(equal)) == ((0, 0), [0, 0])
@@ -263,11 +263,11 @@ def test_what_cannot_be_asked_of_pairs_is_refused(a: MixedFrame, b: MixedFrame, 
 def test_output_modes_and_the_final_watermark_are_those_of_joins(a: MixedFrame, b: MixedFrame) -> None:
     """Inner joins may be in update mode, outer ones are append; MAX_WATERMARK at the switch is refused."""
     inner, outer = a.join(b, "k"), a.join(b, F.expr(OUTER), "left").drop(F.col("b.k"))
-    assert inner.writeStream.format("noop").outputMode("update")._compile()
+    assert inner.writeStream.format("noop").outputMode("update").described()
     with pytest.raises(PlanError, match="not supported in Update output mode, only in Append"):
-        outer.writeStream.format("noop").outputMode("update")._compile()
+        outer.writeStream.format("noop").outputMode("update").described()
     with pytest.raises(PlanError, match="complete is not supported after a join"):
-        inner.writeStream.format("noop").outputMode("complete")._compile()
+        inner.writeStream.format("noop").outputMode("complete").described()
     with pytest.raises(OptionError, match="does not go with a join of two streams"):
         compiled(inner, **{"execution.backlog.final-watermark": "max"})
 

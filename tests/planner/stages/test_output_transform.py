@@ -51,7 +51,7 @@ def key_of(frame: MixedFrame) -> Any:
 
 def job_of(frame: MixedFrame, mode: str = "append") -> JobSpec:
     writer = frame.writeStream.format("noop").outputMode(mode)
-    return writer._compile()[1]
+    return writer.described()
 
 
 def test_the_key_is_followed_under_other_names(counted: MixedFrame) -> None:
@@ -70,7 +70,7 @@ def test_every_update_is_delivered_where_the_key_is_gone(counted: MixedFrame, tm
     told = []
     for frame in (counted.select("k", "s"), counted.selectExpr("concat(k, w.start) AS key", "s"), counted):
         writer = frame.writeStream.outputMode("update").option("checkpointLocation", str(tmp_path))
-        sink = writer.foreachBatch(lambda rows, number: None)._compile()[1].sink
+        sink = writer.foreachBatch(lambda rows, number: None).described().sink
         told.append((sink.deliveries.key, sink.describe()))  # type: ignore[attr-defined]
     assert [key for key, _ in told] == [None, None, ("k", "w")]
     assert ["once for each epoch" in text for _, text in told] == [True, True, False]

@@ -83,7 +83,7 @@ def epoch(firing_ms: int = MIN_WATERMARK, in_order: InOrder | None = None) -> Ep
 def job_of(described: Any, tmp_path: Path) -> tuple[Any, tuple[DataFrame, ...]]:
     """The operator of the first stage, and the rows that it takes, as a run takes them."""
     writer = described.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoints"))
-    _, job = writer.outputMode("append")._compile()
+    job = writer.outputMode("append").described()
     return job.stages[0].operator, SourceRows.of_history(job).by_input(job.stages[0])
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 from mixedmode.state.backend.sorted_pass import BatchKeyedState
+from mixedmode.state.backend.timers import due_keys
 from mixedmode.state.keys.key_space import TIMER_SLOTS, encode_ts, state_key, timer_index_key
 from mixedmode.state.keys.registry import StateRegistry
 from mixedmode.state.store.local_copy import LocalStateCopy
@@ -151,12 +152,11 @@ def test_an_abandoned_walk_keeps_the_timer_at_hand(registry: StateRegistry) -> N
 def test_keys_without_rows_are_found_by_their_timers(workspace: Workspace, registry: StateRegistry) -> None:
     """due_keys lists, sorted and once, the keys with a due timer of either kind."""
     base = base_of(workspace, registry)
-    state = BatchKeyedState(registry, RecordingWriter(), 0, base)
-    assert state.due_keys(3, 102, 202) == []
-    assert state.due_keys(3, 103, 202) == [b"k"]
-    assert state.due_keys(3, -(2**63), 203) == [b"k"]
-    assert state.due_keys(3, MAX, MAX) == [b"k"]
-    assert state.due_keys(99, MAX, MAX) == []
+    assert due_keys(base, 3, 102, 202) == []
+    assert due_keys(base, 3, 103, 202) == [b"k"]
+    assert due_keys(base, 3, -(2**63), 203) == [b"k"]
+    assert due_keys(base, 3, MAX, MAX) == [b"k"]
+    assert due_keys(base, 99, MAX, MAX) == []
 
 
 def test_the_next_timer_is_that_of_the_whole_shard(workspace: Workspace, registry: StateRegistry) -> None:

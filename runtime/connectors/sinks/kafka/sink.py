@@ -41,11 +41,11 @@ from .send_task import SENT_SCHEMA, FileTask, RowTask, SendTask
 from .sender import BYTES_PER_TRANSACTION, ROWS_PER_TRANSACTION, Sender
 
 if TYPE_CHECKING:
-    from pyarrow import fs
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from ...transaction import SinkTransaction
+    from ...staging_folder import StagingFolder
+from ...transaction import SinkTransaction
 
 #: Columns that no message has.
 _FILE, _ROW, _LANE, _START, _POSITION = "__file", "__row", "__lane", "__start", "__position"
@@ -122,10 +122,8 @@ class KafkaSink(PerCheckpointSink):
         if not str(spark.sparkContext.master).startswith("local["):
             _check_workers(spark)
 
-    def open(
-        self, spark: SparkSession, filesystem: fs.FileSystem, staging: str, job_id: str, staging_uri: str | None = None
-    ) -> None:
-        super().open(spark, filesystem, staging, job_id, staging_uri)
+    def open(self, spark: SparkSession, staging: StagingFolder, job_id: str) -> None:
+        super().open(spark, staging, job_id)
         self._job_id = job_id
         self._columns = MessageColumns.of(self.schema, self._options, column_fold(spark))
 
@@ -146,10 +144,10 @@ class KafkaSink(PerCheckpointSink):
 
     def hand_over_transaction(self, transaction: SinkTransaction) -> None:
         lanes = lanes_of(transaction.files)
-        begun = f"{self._staging}/sending-{transaction.id:08d}"
-        begun_ms = int(read_bytes(self._filesystem, begun)) if exists(self._filesystem, begun) else None
+        begun = f"{self.staging.path}/sending-{transaction.id:08d}"
+        begun_ms = int(read_bytes(self.staging.filesystem, begun)) if exists(self.staging.filesystem, begun) else None
         if begun_ms is None:
-            write_atomically(self._filesystem, begun, str(self.now_ms()).encode())
+            write_atomically(self.staging.filesystem, begun, str(self.now_ms()).encode())
         failpoint("kafka-before-sending")
         assert self._spark is not None, "open() comes first"
         context, tag, patience = self._spark.sparkContext, f"mixedmode-kafka-{uuid.uuid4().hex}", self._patience()
@@ -199,7 +197,7 @@ class KafkaSink(PerCheckpointSink):
         sender.sleep = patience.pause
         if before is not None:
             sender.follow(before)
-        staged = FileTask(task, self._filesystem, self._staging, (lane,), tuple(self.schema.fieldNames()))
+        staged = FileTask(task, self.staging.filesystem, self.staging.path, (lane,), tuple(self.schema.fieldNames()))
         sender.send(partial(staged.pieces, lane), keep=True)
 
     def _patience(self) -> Patience:
@@ -228,7 +226,7 @@ class KafkaSink(PerCheckpointSink):
     def _all(self, task: SendTask, lanes: list[SendLane]) -> DataFrame:
         """The rows as they are staged, in a task for each lane."""
         assert self._spark is not None, "open() comes first"
-        send = FileTask(task, self._filesystem, self._staging, tuple(lanes), tuple(self.schema.fieldNames()))
+        send = FileTask(task, self.staging.filesystem, self.staging.path, tuple(lanes), tuple(self.schema.fieldNames()))
         return mapped_in_arrow(self._spark.range(0, len(lanes), 1, len(lanes)), send, SENT_SCHEMA)
 
     def _chosen(self, task: SendTask, transaction: SinkTransaction, lanes: list[SendLane]) -> DataFrame:

@@ -12,6 +12,7 @@ from mixedmode.errors import OptionError
 from mixedmode.runtime.connectors.sinks import Deliveries, Sink, SinkSpec, make_sink
 from mixedmode.runtime.connectors.staged_output import StagedOutput
 from mixedmode.runtime.connectors.staging import StagedFile
+from mixedmode.runtime.connectors.staging_folder import StagingFolder
 from mixedmode.runtime.connectors.transaction import SinkTransaction
 from mixedmode.runtime.operators.processor.rows.row_writer import RowWriter
 from pyarrow import fs
@@ -36,7 +37,7 @@ class Deliverer:
         self.calls: list[list[Row]] = []
         self.plans: list[str] = []
         self.sink = sink_of(self.schema, self._take, deliveries)
-        self.sink.open(spark, fs.LocalFileSystem(), str(folder / "staging"), "job-1")
+        self.sink.open(spark, StagingFolder(fs.LocalFileSystem(), str(folder / "staging")), "job-1")
         self.folder = folder / "staging"
 
     def _take(self, rows: DataFrame, number: int) -> None:

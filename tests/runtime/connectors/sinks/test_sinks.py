@@ -15,6 +15,7 @@ from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
 from mixedmode.runtime.connectors.sinks import Sink, SinkSpec, make_sink
 from mixedmode.runtime.connectors.staged_output import StagedOutput
 from mixedmode.runtime.connectors.staging import StagedFile
+from mixedmode.runtime.connectors.staging_folder import StagingFolder
 from mixedmode.runtime.connectors.transaction import SinkTransaction
 from mixedmode.runtime.support import failpoints
 from pyarrow import fs
@@ -32,13 +33,13 @@ def sink_of(format: str, **given: Any) -> Sink:
 
 
 def opened(sink: Sink, folder: Path, spark: Any = None) -> Sink:
-    sink.open(spark, LOCAL, str(folder / "staging"), "job-1")
+    sink.open(spark, StagingFolder(LOCAL, str(folder / "staging")), "job-1")
     return sink
 
 
 def stage(sink: Sink, name: str, *numbers: int) -> StagedFile:
     """A file as a task leaves it."""
-    filesystem, folder = sink.staging
+    filesystem, folder = sink.staging.filesystem, sink.staging.path
     output = StagedOutput(filesystem, folder, name, arrow_schema(SCHEMA), SCHEMA.json())
     output.write(pa.RecordBatch.from_pydict({"n": pa.array(numbers, pa.int32())}))
     (file,) = output.finish()
@@ -97,7 +98,7 @@ def test_parquet_commit_that_was_cut_short_is_completed(
 def test_parquet_names_a_lost_file(parquet: Sink) -> None:
     """A file that is neither staged nor committed is an error that names it, never fewer rows."""
     file = stage(parquet, "e00000001-a", 1)
-    os.unlink(f"{parquet.staging[1]}/{file.name}")
+    os.unlink(f"{parquet.staging.path}/{file.name}")
     with pytest.raises(CheckpointError, match=r"transaction 3 names e00000001-a\.parquet"):
         parquet.commit(transaction(3, file))
 
@@ -105,7 +106,7 @@ def test_parquet_names_a_lost_file(parquet: Sink) -> None:
 def test_parquet_shows_nothing_of_a_damaged_transaction(parquet: Sink, tmp_path: Path) -> None:
     """If one staged file was cut off, none of its transaction becomes visible, and the file is named."""
     whole, cut = stage(parquet, "e00000001-a", 1), stage(parquet, "e00000001-b", 2)
-    os.truncate(f"{parquet.staging[1]}/{cut.name}", cut.size_bytes - 1)
+    os.truncate(f"{parquet.staging.path}/{cut.name}", cut.size_bytes - 1)
     with pytest.raises(CheckpointError, match=r"e00000001-b\.parquet has \d+ bytes, its checkpoint recorded"):
         parquet.commit(transaction(3, whole, cut))
     assert visible(tmp_path / "out") == []
@@ -115,9 +116,9 @@ def test_parquet_leaves_no_staging_folder_behind(parquet: Sink) -> None:
     """When everything is committed and the job ends, the staging folder is gone; a commit leaves it to tasks of later
     epochs, which may be about to stage there."""
     parquet.commit(transaction(1, stage(parquet, "e00000001-a", 1)))
-    assert os.listdir(parquet.staging[1]) == []
+    assert os.listdir(parquet.staging.path) == []
     parquet.close()
-    assert not os.path.exists(parquet.staging[1])
+    assert not os.path.exists(parquet.staging.path)
 
 
 def test_sweep_removes_what_lost(parquet: Sink, tmp_path: Path) -> None:
@@ -125,20 +126,20 @@ def test_sweep_removes_what_lost(parquet: Sink, tmp_path: Path) -> None:
     parquet.commit(transaction(1, stage(parquet, "e00000001-won", 1)))
     stage(parquet, "e00000001-lost", 8)
     stage(parquet, "e00000002-running", 9)
-    assert parquet.sweep(1) == 1
-    assert os.listdir(parquet.staging[1]) == ["e00000002-running.parquet"]
-    assert parquet.sweep() == 1
+    assert parquet.staging.sweep(1) == 1
+    assert os.listdir(parquet.staging.path) == ["e00000002-running.parquet"]
+    assert parquet.staging.sweep() == 1
     assert visible(tmp_path / "out") == [1]
 
 
 def test_two_jobs_may_share_an_output_folder(tmp_path: Path) -> None:
     """Each job stages below its own id: the sweep of one does not touch the other."""
     first, second = (sink_of("parquet", path=str(tmp_path / "out")) for _ in range(2))
-    first.open(None, LOCAL, "unused", "job-1")  # type: ignore[arg-type]
-    second.open(None, LOCAL, "unused", "job-2")  # type: ignore[arg-type]
+    first.open(None, StagingFolder(LOCAL, "unused"), "job-1")  # type: ignore[arg-type]
+    second.open(None, StagingFolder(LOCAL, "unused"), "job-2")  # type: ignore[arg-type]
     stage(second, "e00000001-a", 1)
-    assert first.sweep() == 0
-    assert second.sweep() == 1
+    assert first.staging.sweep() == 0
+    assert second.staging.sweep() == 1
 
 
 @pytest.mark.spark
@@ -188,11 +189,11 @@ class TestForeachBatch:
         once = transaction(2, stage(sink, "e00000001-a", 1), stage(sink, "e00000001-b", 2))
 
         def cut_short(files: Sequence[StagedFile]) -> None:
-            os.unlink(f"{sink.staging[1]}/{files[0].name}")
+            os.unlink(f"{sink.staging.path}/{files[0].name}")
             raise failpoints.InjectedFailure
 
         with monkeypatch.context() as patched:
-            patched.setattr(sink, "discard", cut_short)
+            patched.setattr(StagingFolder, "discard", lambda folder, files: cut_short(files))
             with pytest.raises(failpoints.InjectedFailure):
                 sink.commit(once)
         sink.commit(once)
@@ -201,7 +202,7 @@ class TestForeachBatch:
     def test_names_a_lost_file(self, sink: Sink, calls: list[tuple[int, list[int]]]) -> None:
         """A staged file that vanished before it was delivered is an error, not a call with fewer rows."""
         lost, kept = stage(sink, "e00000001-a", 1), stage(sink, "e00000001-b", 2)
-        os.unlink(f"{sink.staging[1]}/{lost.name}")
+        os.unlink(f"{sink.staging.path}/{lost.name}")
         with pytest.raises(CheckpointError, match=r"transaction 2 names e00000001-a\.parquet"):
             sink.commit(transaction(2, lost, kept))
         assert calls == []
@@ -209,8 +210,8 @@ class TestForeachBatch:
     def test_sweep_leaves_nothing(self, sink: Sink) -> None:
         """After the sweep that follows a commit the staging folder is empty."""
         sink.commit(transaction(1, stage(sink, "e00000001-a", 1)))
-        sink.sweep(1)
-        assert os.listdir(sink.staging[1]) == []
+        sink.staging.sweep(1)
+        assert os.listdir(sink.staging.path) == []
 
 
 @pytest.mark.spark
@@ -225,7 +226,7 @@ class TestMemory:
         sink.deliver(2, [])
         sink.deliver(3, [stage(sink, "e00000003-a", 2, 3)])
         assert sorted(row.n for row in spark.table("sink_test").collect()) == [1, 2, 3]
-        assert os.listdir(sink.staging[1]) == []
+        assert os.listdir(sink.staging.path) == []
 
 
 @pytest.mark.spark
@@ -253,7 +254,7 @@ def test_noop_drops_rows(tmp_path: Path) -> None:
     output.write(pa.RecordBatch.from_pydict({"n": [1, 2]}))
     output.write(pa.RecordBatch.from_pydict({"n": [3]}))
     assert (output.finish(), output.dropped_rows) == ([], 3)
-    assert not os.path.exists(sink.staging[1])
+    assert not os.path.exists(sink.staging.path)
 
     parquet = opened(sink_of("parquet", path=str(tmp_path / "out")), tmp_path)
     kept = parquet.output.open("e00000001-a", parquet.schema)

@@ -11,6 +11,7 @@ from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
 from mixedmode.runtime.connectors.sinks.spark_writer import SparkWriterSink
 from mixedmode.runtime.connectors.staged_output import StagedOutput
 from mixedmode.runtime.connectors.staging import StagedFile
+from mixedmode.runtime.connectors.staging_folder import StagingFolder
 from mixedmode.runtime.connectors.transaction import SinkTransaction, next_ordinal
 from mixedmode.runtime.support import failpoints
 from pyarrow import fs
@@ -24,13 +25,13 @@ SCHEMA = StructType([StructField("n", IntegerType()), StructField("kind", String
 
 
 def opened(sink: SparkWriterSink, folder: Path, spark: Any = None) -> SparkWriterSink:
-    sink.open(spark, fs.LocalFileSystem(), str(folder / "staging"), "job-1")
+    sink.open(spark, StagingFolder(fs.LocalFileSystem(), str(folder / "staging")), "job-1")
     return sink
 
 
 def transaction(sink: SparkWriterSink, number: int, *numbers: int) -> SinkTransaction:
     """One staged file of these numbers, as a checkpoint names it."""
-    filesystem, folder = sink.staging
+    filesystem, folder = sink.staging.filesystem, sink.staging.path
     output = StagedOutput(filesystem, folder, f"e{number:08d}-a", arrow_schema(SCHEMA), SCHEMA.json())
     kinds = pa.array(["even" if n % 2 == 0 else "odd" for n in numbers])
     output.write(pa.RecordBatch.from_pydict({"n": pa.array(numbers, pa.int32()), "kind": kinds}))
@@ -154,7 +155,7 @@ class TestRealFormats:
         opened(sink, tmp_path, spark)
         sink.commit(transaction(sink, 1, 1, 2))
         sink.commit(transaction(sink, 2, 3))
-        sink.sweep(2)
+        sink.staging.sweep(2)
         assert sorted(folder.name for folder in out.glob("kind=*")) == ["kind=even", "kind=odd"]
         found = spark.read.csv(str(out), header=True, sep=";", inferSchema=True)
         assert sorted((row.n, row.kind) for row in found.collect()) == [(1, "odd"), (2, "even"), (3, "odd")]

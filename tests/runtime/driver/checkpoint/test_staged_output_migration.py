@@ -20,6 +20,7 @@ from mixedmode.runtime.connectors.partition_paths import PartitionPaths
 from mixedmode.runtime.connectors.sink_calls import SinkCall
 from mixedmode.runtime.connectors.sinks import SinkSpec, make_sink
 from mixedmode.runtime.connectors.staging import StagedFile
+from mixedmode.runtime.connectors.staging_folder import StagingFolder
 from mixedmode.runtime.connectors.transaction import SinkTransaction
 from mixedmode.runtime.driver.checkpoint import staged_output_migration
 from mixedmode.runtime.driver.checkpoint.staged_output_migration import RestageTask, check_showable, pending_transaction
@@ -52,7 +53,7 @@ class Stage:
             self.sink._partitions = PartitionPaths(places, tuple(by), (LongType(),) * len(by), "UTC")
         (folder / "checkpoints").mkdir(exist_ok=True)
         self.store = CheckpointStore(LOCAL, str(folder / "checkpoints"))
-        self.sink.open(None, LOCAL, self.store.output, "job")
+        self.sink.open(None, StagingFolder(LOCAL, self.store.output), "job")
 
     def staged(self, *, recorded: bool = True) -> CheckpointMetadata:
         """A checkpoint with a file of each of two epochs."""
@@ -85,7 +86,7 @@ class Stage:
         """What is staged, file by file, as a reader of the output would see it."""
         found = []
         for file in sorted(transaction.files, key=lambda file: file.name):
-            table = pq.ParquetFile(f"{self.sink.staging[1]}/{file.name}").read()
+            table = pq.ParquetFile(f"{self.sink.staging.path}/{file.name}").read()
             constants = {k: int(v) for k, v in (part.split("=") for part in file.folder.split("/") if part)}
             found += [{**row, **constants} for row in table.to_pylist()]
         return found
@@ -144,7 +145,7 @@ def test_another_sink(tmp_path: Path, before: tuple[str, ...]) -> None:
     metadata = first.staged()
     shown = metadata.transaction.files[0]
     first.sink.commit(SinkTransaction(id=3, files=(shown,)))
-    staging = Path(first.sink.staging[1])
+    staging = Path(first.sink.staging.path)
     second = Stage(tmp_path, ["key", "n"])
     made = second.pending(metadata)
     assert not staging.exists()

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
 
 
 def digest(writer: MixedStreamWriter) -> str | None:
-    job = writer._compile()[1]
+    job = writer.described()
     return backlog_fingerprint(job, 2, 128)
 
 
@@ -82,12 +82,12 @@ def test_settings_count_as_the_job_is_planned(writer: Callable[..., MixedStreamW
     """Those of its start, whatever the session gets before somebody asks; others are another backlog."""
     name = "spark.sql.session.timeZone"
     before, made = spark.conf.get(name), writer()
-    job = with_settings_of_now(made._compile()[1])
+    job = with_settings_of_now(made.described())
     known = backlog_fingerprint(job, 2, 128)
     try:
         spark.conf.set(name, "Asia/Kolkata" if before != "Asia/Kolkata" else "UTC")
         assert backlog_fingerprint(job, 2, 128) == known is not None
-        assert backlog_fingerprint(with_settings_of_now(made._compile()[1]), 2, 128) not in (None, known)
+        assert backlog_fingerprint(with_settings_of_now(made.described()), 2, 128) not in (None, known)
     finally:
         spark.conf.set(name, before)
 

@@ -360,7 +360,7 @@ def test_a_name_that_no_memory_table_can_have(writer: MixedStreamWriter) -> None
 
 def claim(folder: Path, change: Callable[[dict[str, Any]], dict[str, Any]], writer: MixedStreamWriter) -> None:
     """Give a location to another job, whose operator is that of this one changed."""
-    described = writer._compile()[1].operator.describe()
+    described = writer.described().operator.describe()
     store = CheckpointStore(fs.LocalFileSystem(), str(folder))
     store.claim(JobIdentity("other", (change(described),), 128, "orders"))
 
@@ -383,7 +383,7 @@ def test_the_checkpoints_of_a_location_are_listed_once(
     """However much is asked about them: a store may be slow."""
     asked: list[str] = []
     monkeypatch.setattr(branch, "list_files", lambda *args: asked.append(args[1]) or list_files(*args))
-    preflight.check_places(writer.option("checkpointLocation", str(tmp_path / "ck"))._compile()[1])
+    preflight.check_places(writer.option("checkpointLocation", str(tmp_path / "ck")).described())
     assert [path for path in asked if path.endswith("/checkpoints")] == [f"{tmp_path}/ck/mixedmode/checkpoints"]
 
 
@@ -435,7 +435,7 @@ def test_on_a_cluster_local_folders_are_the_executors(
     """They are not looked for on the driver's host."""
 
     (tmp_path / "taken").touch()
-    job = writer.option("state.local-dir", str(tmp_path / "taken"))._compile()[1]
+    job = writer.option("state.local-dir", str(tmp_path / "taken")).described()
     with pytest.raises(OptionError, match=r"state\.local-dir"):
         preflight.check_places(job)
 

@@ -94,7 +94,7 @@ def epochs(folder: str, has_condition: bool, rows: int) -> list[tuple[str, int, 
         batches = hot_rows(count, made=name == "first")
         if has_condition and name != "first":
             asking: Any = replace(context, writer=None, output=None, counters=ShardCounters())
-            batches = answered(shard.operator.questions(asking, batches))
+            batches = answered(shard.operator.questions.ask(asking, batches))
         shard.operator.run(context, batches)
         shard.manifest = shard.manifest.append(writer.finish())
         found.append((name, output.rows, status_bytes("VmHWM:") - base))

@@ -26,7 +26,7 @@ class Held:
 
     def is_open(self, shard: int) -> bool:
         """Whether events to the subtask pass."""
-        return self.holder._gateways[shard].is_open
+        return self.holder.gateways[shard].is_open
 
     def markers(self, checkpoint_id: int) -> list[object]:
         """Begin, and send both markers; what the last of them asks for."""
@@ -57,7 +57,7 @@ def test_the_six_steps(held: Held) -> None:
     assert holder.data(1) == b"state"
     holder.send(0, 2)
     holder.send(1, 3)
-    assert (len(held.sent), holder.kept) == (2, 2)
+    assert (len(held.sent), holder.gateways.kept) == (2, 2)
     assert holder.acknowledged(0, 1) == [OpenGateway(0, 1)]
     assert held.sent[2:] == [(0, 2)]
     assert holder.completed(1) == [OpenGateway(0, 1), OpenGateway(1, 1)]
@@ -226,7 +226,7 @@ def test_a_restored_coordinator_knows_nothing_of_its_earlier_life() -> None:
     has made changes nothing, and ids go on behind the checkpoint."""
     held = Held(latest=2)
     holder = held.holder
-    assert (held.is_open(0), holder.kept) == (True, 0)
+    assert (held.is_open(0), holder.gateways.kept) == (True, 0)
     assert holder.snapshot_taken(3, b"") == holder.marker(Closed(0, 3)) == holder.acknowledged(0, 3) == []
     holder.send(0, 1)
     assert held.sent == [(0, 1)]

@@ -1,0 +1,78 @@
+"""The folder in which attempts of tasks stage their files, until the driver shows, reads or removes them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyarrow import fs
+
+from ...errors import CheckpointError
+from ..spark_io.parquet import read_parquet
+from ..storage.deletions import delete_files
+from ..storage.filesystem import delete_quietly, list_files
+from .staging import StagedFile, epoch_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True)
+class StagingFolder:
+    """Staged files, by their names below one folder."""
+
+    filesystem: fs.FileSystem
+    path: str
+    #: The folder as Spark must be given it; None: it is a local one.
+    uri: str | None = None
+
+    def is_staged(self, file: StagedFile) -> bool:
+        """True if the file is there, whole.
+
+        Raises:
+            CheckpointError: it is there with another size (cut off by a power failure, say); nobody must see it.
+        """
+        info = self.filesystem.get_file_info(f"{self.path}/{file.name}")
+        if info.type == fs.FileType.NotFound:
+            return False
+        if info.size != file.size_bytes:
+            raise CheckpointError(
+                f"staged output {info.path} has {info.size} bytes, its checkpoint recorded {file.size_bytes}: it was "
+                "altered or cut off; restore it, or go back to an older checkpoint"
+            )
+        return True
+
+    def frame(
+        self, spark: SparkSession, schema: StructType, files: Iterable[StagedFile], *, whole: bool = False
+    ) -> DataFrame:
+        """The rows of staged files as a batch DataFrame.
+
+        Args:
+            spark: the session.
+            schema: the columns of the files.
+            files: their names; at least one.
+            whole: a file that is missing or cut off fails the job that reads it.
+        """
+        uri = f"file://{self.path}" if self.uri is None else self.uri
+        return read_parquet(spark, schema, *(f"{uri}/{file.name}" for file in files), whole=whole)
+
+    def discard(self, files: Iterable[StagedFile]) -> None:
+        """Remove staged files."""
+        delete_files(self.filesystem, [f"{self.path}/{file.name}" for file in files])
+
+    def sweep(self, up_to_epoch: int | None = None, keep: Collection[str] = ()) -> int:
+        """Remove what losing attempts staged; returns how many files.  Called when nothing is pending.
+
+        Args:
+            up_to_epoch: leave files of later epochs alone; None: remove all (no task of the job runs).
+            keep: names of files to keep.
+        """
+        removed = 0
+        for info in list_files(self.filesystem, self.path):
+            old = up_to_epoch is None or epoch_of(info.base_name) <= up_to_epoch
+            if old and info.base_name not in keep:
+                delete_quietly(self.filesystem, info.path)
+                removed += 1
+        return removed
