@@ -38,7 +38,10 @@ def main(folder: Path, how: str) -> None:
         signal.signal(signal.SIGTERM, lambda number, frame: print("told", flush=True))
     spark = support.driver_session()
     world = support.World(spark, folder)
-    options = {"execution.checkpointing.interval": intervals.named("200 ms"), "execution.backlog.final-watermark": "observed"}
+    options = {
+        "execution.checkpointing.interval": intervals.named("200 ms"),
+        "execution.backlog.final-watermark": "observed",
+    }
     if how == "two":
         options["execution.savepoint.on-sigterm"] = str(folder / "sp")
     history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
