@@ -33,7 +33,11 @@ SHARE   ?= 0.4
 EMPTY   :=
 OF_LEFT_OUT := $(subst $(EMPTY) $(EMPTY), or ,$(LEFT_OUT))
 WITHOUT := $(if $(strip $(ALL) $(filter -m,$(ARGS)) $(findstring .py,$(ARGS))),,-m "not ($(OF_LEFT_OUT))")
-PYTEST  := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
+PYTEST_WITH = $(BIN)/python -m pytest --numprocesses $(1) --dist loadfile --no-loadscope-reorder
+PYTEST  := $(call PYTEST_WITH,$(JOBS))
+# Beside the others a process for tests that kill processes and wait until they are missed (tests/kill_lane.py); they
+# are many in make test-rest.  With JOBS=0 or 1 there is none.
+WITH_KILLS := $(if $(filter 0 1,$(JOBS)),$(PYTEST),MIXEDMODE_KILL_LANE=gw$(JOBS) $(call PYTEST_WITH,$$(($(JOBS) + 1))))
 # Of make test-jobs: not empty, and the results of stock Spark are computed again.
 REFRESH ?=
 # Of a chaos run.
@@ -56,7 +60,7 @@ test: java $(VENV)/.installed-test
 	$(if $(WITHOUT),MIXEDMODE_EXAMPLES_SHARE=$(SHARE) )$(PYTEST) $(WITHOUT) $(ARGS)
 
 test-rest: java $(VENV)/.installed-test
-	MIXEDMODE_EXAMPLES_TRIED=$(SHARE) $(PYTEST) -m "$(OF_LEFT_OUT) or hypothesis" $(ARGS)
+	MIXEDMODE_EXAMPLES_TRIED=$(SHARE) $(WITH_KILLS) -m "$(OF_LEFT_OUT) or hypothesis" $(ARGS)
 
 # What is not there is fetched: an environment for each Python, a folder for each PySpark, 4 GB in all.
 test-matrix: java $(VENV)/.installed-test

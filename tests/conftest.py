@@ -55,6 +55,8 @@ sys.path.append(str(Path(__file__).parent))
 import fewer_examples  # noqa: E402
 import jvm_archive  # noqa: E402
 import kafka_broker  # noqa: E402
+import kill_lane  # noqa: E402
+import local_files  # noqa: E402
 import maven_jars  # noqa: E402
 import s3_server  # noqa: E402
 from left_out import MARKERS, LeftOut  # noqa: E402
@@ -162,6 +164,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, more_jars: str) -> Iterator[
     session.sparkContext.setLogLevel("ERROR")
     for _ in range(FRESH_JOBS):  # who reads small histories must not depend on the order of tests
         session.range(1).collect()
+    local_files.write_without_processes(session)
     yield session
     session.stop()
 
@@ -192,6 +195,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(LeftOut(config), "left-out")
+    if os.environ.get(kill_lane.VARIABLE):
+        config.pluginmanager.register(kill_lane, "kill-lane")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

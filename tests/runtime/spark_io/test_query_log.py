@@ -57,6 +57,15 @@ class Queries:
         self.taken[number] = sorted(row[0] for row in batch.collect())
 
 
+@pytest.fixture(autouse=True)
+def _a_users_session(spark: SparkSession) -> Iterator[None]:
+    """The option is not set, as in a user's session."""
+    of_tests = spark.conf.get(OPTION)
+    spark.conf.unset(OPTION)
+    yield
+    spark.conf.set(OPTION, of_tests)
+
+
 @pytest.fixture
 def queries(spark: SparkSession, tmp_path: Path) -> Iterator[Queries]:
     yield Queries(spark, tmp_path)
