@@ -13,7 +13,7 @@ ENGINES: dict[str, ColumnarEngine] = {"arrow": ArrowEngine()}
 #: By ``auto`` Spark reads files that have less together: it is faster, where it has been at work for a while.
 LEAST_BYTES = 2 * 1024 * 1024
 #: An application in which Spark has run fewer jobs compiles most of its own code in the first backlog that it reads.
-FRESH_JOBS = 4
+FRESH_JOBS = 10
 
 
 def engine_name(setting: str) -> str:

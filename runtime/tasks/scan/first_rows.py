@@ -18,7 +18,7 @@ from ...operators.dedup.columns import MAX_TIME_COLUMN, ROWS_COLUMN, TIME_COLUMN
 from ...operators.dedup.definition import Deduplication
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ...scan.parquet_scan import NotTakenError
-from .key_order import in_order_of_groups, key_order
+from .key_order import in_order_of_groups, key_order, order_in_lots
 from .row_work import RowWork
 
 #: Bits of a row's number in its file; the others are its file's.
@@ -133,7 +133,7 @@ class FirstRows(RowWork):
         times = None if self.time is None else _micros(rows.column(self.time))[places]
         if self.by_time:
             assert times is not None
-            by_time = np.lexsort((times, np.cumsum(changed)))
+            by_time = order_in_lots(np.cumsum(changed) - 1, times)
             places, times = places[by_time], times[by_time]
             changed[1:] |= times[1:] != times[:-1]
             times = None

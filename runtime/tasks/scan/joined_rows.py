@@ -23,7 +23,7 @@ from ...operators.join.pairing import covered, pairs_of, partner_times
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN, NO_TIME
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ...scan.parquet_scan import NotTakenError
-from .key_order import in_order
+from .key_order import in_order, order_of_numbers
 from .row_work import RowWork
 
 _MAX_US = 2**63 - 1
@@ -103,10 +103,10 @@ class JoinedRows(RowWork):
             low_ranks = np.searchsorted(known, earliest)
             high_ranks = np.searchsorted(known, latest, side="right")
         numbers = others[rights] * width + ranks
-        order = np.argsort(numbers)
+        order = order_of_numbers(numbers)
         numbers, rights = numbers[order], rights[order]
         firsts = codes[lefts] * width + low_ranks
-        order = np.argsort(firsts)  # what is looked up one behind the other is found faster
+        order = order_of_numbers(firsts)  # what is looked up one behind the other is found faster
         low = np.searchsorted(numbers, firsts[order])
         high = np.searchsorted(numbers, (codes[lefts] * width + high_ranks)[order])
         return low, np.maximum(low, high), [lefts[order], rights]

@@ -24,6 +24,8 @@ from ...scan.decimal_words import unscaled
 _NUMBERS_OF_TEXT = 3
 #: Sorted runs are merged if they have so many rows, on average.
 _LONG_RUN = 64
+#: Fewer numbers are not sorted by their first bits before.
+_FEW = 1000
 #: If so many rows are alike, on average, each lot of them is sorted by itself.
 _MANY_ALIKE = 48
 
@@ -248,40 +250,60 @@ class _Order:
         if len(among) >= _MANY_ALIKE * len(lots):
             order = np.empty(len(among), dtype=np.int64)
             for start, end in pairwise([*lots.tolist(), len(among)]):
-                order[start:end] = start + _argsort(numbers[start:end])
+                order[start:end] = start + order_of_numbers(numbers[start:end])
         else:
-            order = _order_in_lots(np.cumsum(begins) - 1, numbers)
+            order = order_in_lots(np.cumsum(begins) - 1, numbers)
         self.places[at] = among[order]
         ordered = numbers[order]
         begins[1:] |= ordered[1:] != ordered[:-1]
         self.begins[at] = begins
 
 
-def _argsort(numbers: np.ndarray) -> np.ndarray:
-    """The order of numbers; sorted runs of them are merged, in a fraction of the time that sorting takes."""
-    falls = np.count_nonzero(numbers[1:] < numbers[:-1])
-    return np.argsort(numbers, kind="stable" if _LONG_RUN * falls < len(numbers) else None)
+def order_of_numbers(numbers: np.ndarray) -> np.ndarray:
+    """The order of whole numbers; what is the same keeps its order.
 
-
-def _order_in_lots(lots: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """The order by lot and number; ``lots`` ascend.
-
-    Lot and number are sorted as one number, if need be without the number's last bits.
+    Numpy's stable sort merges sorted runs, and hardly works where no number has to move far.  All others are sorted by
+    their first sixteen bits before, which numpy does by digits; that takes a quarter of the time of another sort.
     """
+    falls = np.count_nonzero(numbers[1:] < numbers[:-1])
+    if len(numbers) < _FEW or _LONG_RUN * falls < len(numbers):
+        return np.argsort(numbers, kind="stable")
+    unsigned = _unsigned(numbers)
+    bits = int(unsigned.max()).bit_length()
+    order = np.argsort((unsigned >> np.uint64(max(0, bits - 16))).astype(np.uint16), kind="stable")
+    return order[np.argsort(unsigned[order], kind="stable")] if bits > 16 else order
+
+
+def _unsigned(numbers: np.ndarray) -> np.ndarray:
+    """Whole numbers in the same order, from zero on."""
     unsigned = numbers.astype(np.uint64)
     if numbers.dtype.kind == "i":
         unsigned ^= np.uint64(1 << 63)
     unsigned -= unsigned.min()
+    return unsigned
+
+
+def order_in_lots(lots: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """The order by lot and number; what is the same keeps its order.
+
+    Lot and number are sorted as one number, if need be without the number's last bits.  Where lots are small, hardly
+    any row moves far, and a stable sort takes a fraction of another one's time.
+
+    Args:
+        lots: they ascend.
+        numbers: of each row.
+    """
+    unsigned = _unsigned(numbers)
     lot_bits = int(lots[-1]).bit_length()
     dropped = max(0, int(unsigned.max()).bit_length() + lot_bits - 64)
     both = lots.astype(np.uint64) << np.uint64(64 - lot_bits) if lot_bits else np.zeros(len(lots), dtype=np.uint64)
     both |= unsigned >> np.uint64(dropped)
-    order = _argsort(both)
+    order = np.argsort(both, kind="stable")
     if dropped:
         ordered, both = unsigned[order], both[order]
         if ((ordered[1:] < ordered[:-1]) & (both[1:] == both[:-1])).any():
-            order = np.argsort(unsigned, kind="stable")
-            order = order[np.argsort(lots[order], kind="stable")]
+            order = order_of_numbers(unsigned)
+            order = order[order_of_numbers(lots[order])]
     return order
 
 

@@ -16,7 +16,7 @@ from mixedmode.runtime.scan.parquet_scan import NotTakenError
 from mixedmode.runtime.scan.partial_calls import PartialCall, Sums, aggregated
 from mixedmode.runtime.tasks.scan import key_order as key_orders
 from mixedmode.runtime.tasks.scan import partial_sort
-from mixedmode.runtime.tasks.scan.key_order import key_order
+from mixedmode.runtime.tasks.scan.key_order import key_order, order_in_lots, order_of_numbers
 from mixedmode.runtime.tasks.scan.partial_runs import merged
 from mixedmode.runtime.tasks.scan.partial_sort import RowsToSort
 from mixedmode.state.keys.keys import KeyCodec
@@ -189,3 +189,26 @@ def test_sorted_runs_are_put_in_order(groups: int) -> None:
     found = [tuple(row.values()) for row in rows.take(pa.array(order.places)).to_pylist()]
     assert found == sorted(tuple(row.values()) for row in rows.to_pylist())
     assert order.starts.tolist() == [at for at, row in enumerate(found) if at == 0 or row != found[at - 1]]
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        np.random.default_rng(1).integers(-(2**63), 2**63 - 1, 5000),
+        np.random.default_rng(2).integers(0, 2**64 - 1, 5000, dtype=np.uint64),
+        np.random.default_rng(3).integers(-9, 9, 5000).astype(np.int32),
+        np.random.default_rng(4).integers(0, 2, 5000).astype(np.uint8),
+        np.random.default_rng(5).permutation(np.append(np.arange(3000), 2**62 + np.arange(3000))),
+        np.append(np.arange(3000), np.arange(3000)),
+        np.array([2**63 - 1, -(2**63), 0] * 1000),
+        np.array([5, -5, 5]),
+        np.zeros(0, dtype=np.int64),
+    ],
+    ids=["signed", "unsigned", "few", "bytes", "clusters", "runs", "extremes", "short", "none"],
+)
+def test_numbers_are_sorted_as_numpy_sorts_them(numbers: np.ndarray) -> None:
+    """By their first bits and then by all, or merged: in order, and what is the same as it was; in lots, too."""
+    assert order_of_numbers(numbers).tolist() == np.argsort(numbers, kind="stable").tolist()
+    for rows_of_lot in (1, 7, 2500) if len(numbers) else ():
+        lots = np.arange(len(numbers)) // rows_of_lot
+        assert order_in_lots(lots, numbers).tolist() == np.lexsort((numbers, lots)).tolist()
