@@ -43,6 +43,7 @@ from mixedmode.runtime.tasks.shard.shard_task import ShardTask
 from mixedmode.runtime.tasks.shard.task_meter import TaskMeter
 from mixedmode.state.store.files import StateFile
 from mixedmode.state.store.state_manifest import StateManifest
+from mixedmode.testing.local_job import NoSpark
 from pyarrow import fs
 from pyspark import cloudpickle
 from pyspark.serializers import CPickleSerializer
@@ -81,26 +82,13 @@ class Cost:
     metadata_bytes: list[int] = field(default_factory=list)
 
 
-class _NoSpark:
-    """Takes the names that Spark's UI would show."""
+class _NoSpark(NoSpark):
+    """The same for what a run of several epochs asks."""
 
     defaultParallelism = 2
     master = "local[2]"
     applicationId = "benchmark"
     uiWebUrl = None
-
-    @property
-    def sparkContext(self) -> _NoSpark:
-        return self
-
-    def addJobTag(self, tag: str) -> None:
-        pass
-
-    def removeJobTag(self, tag: str) -> None:
-        pass
-
-    def setJobDescription(self, text: str | None) -> None:
-        pass
 
     def range(self, *_: int) -> None:
         pass

@@ -169,8 +169,8 @@ class MixedQuery(RescalableQuery):
             activate(self._job.spark)
             self._job.spark.sparkContext.setLocalProperty(POOL, self._pool)  # type: ignore[arg-type]
             self._runner.run()
-            told = [event.event for event in self._history.events]
-            self._is_done = not self._runner.stopping.is_stopping and "stopped" not in told
+            events = [event.event for event in self._history.events]
+            self._is_done = not self._runner.stopping.is_stopping and "stopped" not in events
         except Stopped:
             self._facts.on(RunStopped())
         except BaseException as error:

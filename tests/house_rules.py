@@ -211,7 +211,7 @@ def large_classes(sources: Sources) -> list[str]:
     return found
 
 
-def arguments_untold(sources: Sources) -> list[str]:
+def arguments_undocumented(sources: Sources) -> list[str]:
     """Functions and classes that users or other rooms call, and that do not say what they take and raise."""
     found = []
     for path, tree in sources.trees.items():
@@ -234,9 +234,9 @@ def _public(node: ast.AST, owner: ast.ClassDef | None = None) -> Iterator[tuple[
             given = child.args
             arguments = len([*given.posonlyargs, *given.args, *given.kwonlyargs]) - (owner is not None)
             if arguments >= 3:
-                told = owner if owner is not None and child.name == "__init__" else child
+                documented = owner if owner is not None and child.name == "__init__" else child
                 name = child.name if owner is None else f"{owner.name}.{child.name}"
-                yield name, ast.get_docstring(told) or "", child
+                yield name, ast.get_docstring(documented) or "", child
 
 
 RULES: tuple[Callable[[Sources], list[str]], ...] = (
@@ -249,5 +249,5 @@ RULES: tuple[Callable[[Sources], list[str]], ...] = (
     crowded_rooms,
     long_files,
     large_classes,
-    arguments_untold,
+    arguments_undocumented,
 )

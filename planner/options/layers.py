@@ -33,7 +33,7 @@ _TYPO_LIKENESS = 0.85
 _BY_NAME: dict[str, Option] = {name: option for option in OPTIONS for name in option.names}
 _BY_FIELD: dict[str, Option] = {option.field: option for option in OPTIONS}
 #: Names of the job's options without their first word (``runtime-mode``): no sink's options look like these.
-_BY_TAIL: dict[str, str] = {
+_BY_SHORT_NAME: dict[str, str] = {
     name.partition(".")[2]: name for name in _BY_NAME if re.match(r"(execution|pipeline)\..+[-.]", name)
 }
 
@@ -122,7 +122,7 @@ def _check_not_ours(written: str, layer: Layer) -> None:
     """Raise if the unknown name cannot be the sink's: it is in our name spaces, or nearly a name that is known here."""
     name = written.lower()
     known = {name: name for name in _BY_NAME} | (_WRITER_OPTIONS if layer.takes_sink_options else {})
-    slip = _BY_TAIL.get(name) or _nearest(name, known, _TYPO_LIKENESS)
+    slip = _BY_SHORT_NAME.get(name) or _nearest(name, known, _TYPO_LIKENESS)
     if slip is not None and slip.lower() == name:
         return
     if slip is None and layer.takes_sink_options and not name.startswith(NAME_SPACES):

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 TRIGGER = "state-writer"
 
 
-class _Nobody:
+class _NoListener:
     def on(self, fact: Fact) -> None:
         """Nobody listens."""
 
@@ -82,7 +82,7 @@ def history_pass(job: JobSpec, location: str) -> tuple[CheckpointStore, Checkpoi
     sink.open(job.spark, StagingFolder(store.filesystem, store.output), "")
     job_id, run_id = uuid.uuid4().hex, str(uuid.uuid4())
     state = fresh_state(job, job_id, settings.max_parallelism, settings.shards(job.spark))
-    listener = _Nobody()
+    listener = _NoListener()
     context = RunContext(
         run_id=run_id,
         store=store,

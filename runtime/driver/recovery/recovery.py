@@ -210,7 +210,7 @@ def check_sources(job: JobSpec, metadata: CheckpointMetadata, store: CheckpointS
             "names, number and order are fixed for the life of the state [upgrade:U17]"
         )
     _check_kinds(job, metadata, store)
-    _check_told(job, metadata, store)
+    _check_first_offsets(job, metadata, store)
     for stage in job.stages:
         _check_inputs(stage, live, metadata, store)
 
@@ -230,19 +230,19 @@ def _check_kinds(job: JobSpec, metadata: CheckpointMetadata, store: CheckpointSt
             )
 
 
-def _check_told(job: JobSpec, metadata: CheckpointMetadata, store: CheckpointStore) -> None:
+def _check_first_offsets(job: JobSpec, metadata: CheckpointMetadata, store: CheckpointStore) -> None:
     """Raise CheckpointMismatchError if a history that is read in part ends somewhere else than when it was begun."""
     history = metadata.sources.get("history")
     if job.live is None or metadata.spark is None or history is None or history.finished or history.position is None:
         return
     began = metadata.spark.offset_entry.splitlines()[2:]
     for number, source in zip(log_numbers(job.live), live_sources(job.live), strict=True):
-        told, at = source.first_offset, began[number] if number < len(began) else None
-        if told is not None and at is not None and json.loads(told) != json.loads(at):
+        first_offset, at = source.first_offset, began[number] if number < len(began) else None
+        if first_offset is not None and at is not None and json.loads(first_offset) != json.loads(at):
             raise CheckpointMismatchError(
                 f"the job in {store.location!r} has read a part of its history up to checkpoint"
-                f" {metadata.checkpoint_id}, and live was to begin at {at}; now it would begin at {told}, so what lies"
-                " between would come twice or not at all. Give the version (or snapshot) that the job began with"
+                f" {metadata.checkpoint_id}, and live was to begin at {at}; now it would begin at {first_offset}, so"
+                " what lies between would come twice or not at all. Give the version (or snapshot) that the job began with"
                 " [upgrade:U21]"
             )
 

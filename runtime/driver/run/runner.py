@@ -235,7 +235,7 @@ class JobRunner:
 
     def _go_through(self, run: RunningJob, ending: Ending, recovered: Recovered) -> None:
         context, state = self._context, run.state
-        self._tell(recovered)
+        self._report_recovery(recovered)
         if state.finished:
             refuse_more_after_the_end(run.job, context.store, state)
             context.listener.on(RunFinished(None))
@@ -261,7 +261,7 @@ class JobRunner:
                 return
         self._close_tasks()
 
-    def _tell(self, recovered: Recovered) -> None:
+    def _report_recovery(self, recovered: Recovered) -> None:
         """Say what was found."""
         listener, checkpoint = self._context.listener, recovered.checkpoint
         if checkpoint is not None:

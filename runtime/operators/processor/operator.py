@@ -111,8 +111,8 @@ class ProcessorOperator(ProcessorStage):
             run.execute(rows)
         except BaseException as error:
             take_all(run.close)  # what it raises now is not why
-            told = explain_failure(error, self, run)
-            if told is not error:
-                raise told from error
+            explained = explain_failure(error, self, run)
+            if explained is not error:
+                raise explained from error
             raise
         run.close()

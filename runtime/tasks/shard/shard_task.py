@@ -94,7 +94,7 @@ class ShardTask:
     #: True if the output goes to another stage: each row with the watermark at which it is emitted.
     feeds_a_stage: bool = False
     #: Tells of what hands its rows on to the next stage; None: they stay in this Spark task.
-    teller: ReportSender | None = None
+    sender: ReportSender | None = None
     #: Column of the event times whose greatest is reported by input; None: nobody needs to know.
     input_times: str | None = None
     #: Partial aggregates that come from files, in order, besides the rows, or what is made of all rows; None: there are
@@ -133,15 +133,15 @@ class ShardTask:
             keep_heap()
         try:
             with Publications(1) as publications:
-                report = self._ran(attempt, self._named(batches), attempt.meter, publications)()
+                report = self._run_attempt(attempt, self._named(batches), attempt.meter, publications)()
         finally:
             release_heap()  # a scan may have kept it, and may have been in vain
         spool = attempt.spool
         if spool is None:
             yield report_batch(self.published(report).to_bytes())
-        elif self.teller is not None:
+        elif self.sender is not None:
             yield from spool.hand_on()
-            self.teller.tell(self.published(replace(report, handed_on_rows=spool.rows)).to_bytes())
+            self.sender.send(self.published(replace(report, handed_on_rows=spool.rows)).to_bytes())
         else:
             leave_report(self.local_dir, self.report_name(context.taskAttemptId()), report.to_bytes())
             yield from spool.hand_on()
@@ -171,7 +171,7 @@ class ShardTask:
                     failpoint("task-between-shards")
                     failpoint(f"task-between-shards-{self.epoch.style}")
                 rows_of_shard = slices.of(self.manifests[attempt.shard].key_groups)
-                report = self._ran(attempt, rows_of_shard, None, publications)
+                report = self._run_attempt(attempt, rows_of_shard, None, publications)
                 reports.append(partial(_with_spilled, report, _spilled(sorter) - spilled))
                 spilled = _spilled(sorter)
                 if attempt.spool is not None:
@@ -181,10 +181,10 @@ class ShardTask:
                 if attempt.spool is None:
                     yield report_batch(self.published(report()).to_bytes())
                     continue
-                assert self.teller is not None, "what is handed on in one task goes to the next stage"
-                self.teller.tell(self.published(replace(report(), handed_on_rows=attempt.spool.rows)).to_bytes())
+                assert self.sender is not None, "what is handed on in one task goes to the next stage"
+                self.sender.send(self.published(replace(report(), handed_on_rows=attempt.spool.rows)).to_bytes())
 
-    def _ran(
+    def _run_attempt(
         self,
         attempt: _Attempt,
         batches: Iterator[pa.RecordBatch],

@@ -158,7 +158,7 @@ def test_a_job_without_live_input_is_a_query_and_tells_how_far_it_is(
 ) -> None:
     """A bounded job tells of its backlog while it works through it; rows that were told are not told again at its end,
     and observed metrics are handed on."""
-    monkeypatch.setattr(shown_run, "TELL_EVERY_S", 0)
+    monkeypatch.setattr(shown_run, "REPORT_EVERY_S", 0)
     rows = mixedmode.read(history=world.history(EVENTS)).observe("read", F.count("*").alias("rows"), F.max("key"))
     query: MixedQuery = rows.groupBy("key").agg(F.count("*")).writeStream.format("noop").start()
     query.awaitTermination()
