@@ -177,9 +177,9 @@ class NoTasks:
         cloudpickle.loads(CPickleSerializer().dumps((task, _OUTPUT)))
         found = {
             shard: StateManifest(
-                task.manifests[shard].key_groups,
+                task.states.manifests[shard].key_groups,
                 (self.state_file(f"{task.name}-s{shard:04d}-{shard}", shard, task.epoch),),
-                tuple(file.name for file in task.manifests[shard].files),
+                tuple(file.name for file in task.states.manifests[shard].files),
                 1,
             )
             for shard in task.kinds

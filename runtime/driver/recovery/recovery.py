@@ -242,8 +242,8 @@ def _check_first_offsets(job: JobSpec, metadata: CheckpointMetadata, store: Chec
             raise CheckpointMismatchError(
                 f"the job in {store.location!r} has read a part of its history up to checkpoint"
                 f" {metadata.checkpoint_id}, and live was to begin at {at}; now it would begin at {first_offset}, so"
-                " what lies between would come twice or not at all. Give the version (or snapshot) that the job began with"
-                " [upgrade:U21]"
+                " what lies between would come twice or not at all. Give the version (or snapshot) that the job began"
+                " with [upgrade:U21]"
             )
 
 
