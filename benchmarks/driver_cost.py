@@ -219,10 +219,10 @@ class Driver:
         told = FactListeners(RunHistory("benchmark", job.name, job.sink.describe()), self._events)
         runner = JobRunner(job, str(folder / "checkpoints"), "benchmark", told)
         runner.claim()
-        assert runner.identity is not None and runner.lease.claim is not None
-        self._runner, checkpoints = runner, runner.store
+        assert runner.identity is not None and runner.context.lease.claim is not None
+        self._runner, checkpoints = runner, runner.context.store
         log = HistoryFolder(checkpoints.filesystem, checkpoints.root)
-        self._events.begin("benchmark", runner.lease.claim.generation, None, log)
+        self._events.begin("benchmark", runner.context.lease.claim.generation, None, log)
         self._run = RunningJob.of(runner._recovered(runner.identity), runner._context)
         pool, staging = Path(checkpoints.pool(operator.uid)), Path(job.sink.staging[1])
         pool.mkdir(parents=True)
@@ -246,7 +246,7 @@ class Driver:
         """One checkpoint."""
         checkpoints = self._run.checkpoints
         self.checkpoints_cost.cpu_s.append(self._cpu_s(lambda: checkpoints.checkpoint("interval")))
-        folder = self._runner.store.folder(self._run.state.checkpoint_id)
+        folder = self._runner.context.store.folder(self._run.state.checkpoint_id)
         self.checkpoints_cost.metadata_bytes.append(Path(folder, "_metadata").stat().st_size)
 
     def tidy(self) -> None:
@@ -279,7 +279,7 @@ class Driver:
         """End the run."""
         self._run.events.close()
         self._events.end(None, was_stopped=True)
-        self._runner.lease.release()
+        self._runner.context.lease.release()
 
 
 @contextmanager

@@ -104,9 +104,9 @@ class AwaitableQuery(MonitoredQuery):
                 code="MIXEDMODE_WAITS_FOR_ITSELF",
             )
         while self.isActive:
-            if self._runner.pause.is_wanted:
+            if self._runner.context.pause.is_wanted:
                 raise QueryError("processAllAvailable() would wait for resume(): the query is paused")
-            phase, live = self._runner.now.phase, self._runner.live
+            phase, live = self._runner.context.published.now.phase, self._runner.context.live
             source = live.query if live is not None and phase is not None and phase.finishes_its_epoch else None
             try:
                 if source is not None and source.isActive:

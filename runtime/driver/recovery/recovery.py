@@ -143,7 +143,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
     for handoff in handoffs_of(job, store).values():
         handoff.staging.sweep()
     if job.late_rows is not None:
-        job.late_rows.sweep()
+        job.late_rows.sink.staging.sweep()
     for uid, held in state.stages.items():
         store.retention.collect_garbage(uid, held.manifests)
     return Recovered(
@@ -333,7 +333,7 @@ def _recover_backlog(
     else:
         pin.discard()
     if job.late_rows is not None:
-        job.late_rows.sweep()
+        job.late_rows.sink.staging.sweep()
     staged = {file.name for its in reports.values() for report in its for file in report.output}
     job.sink.staging.sweep(keep=staged)
     delete_quietly(store.filesystem, store.runs)

@@ -278,7 +278,7 @@ class Ending:
     def _close_sink(self, work: TaskWork) -> None:
         self.run.job.sink.close()
         if self.run.job.late_rows is not None:
-            self.run.job.late_rows.close()
+            self.run.job.late_rows.sink.close()
 
     def _commit(self, work: TaskWork) -> None:
         # Those of checkpoints are the coordinator's; without checkpoints there is one commit, of everything.

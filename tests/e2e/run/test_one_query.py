@@ -118,7 +118,7 @@ def test_backlog_stream_and_restart_are_one_query(world: World, seen: Seen) -> N
         assert active == [(query.id, query.runId, "counted")]
         assert query.wait_for("live", _PATIENCE_S), query.exception()
         assert spark.streams.get(query.id).isActive and not seen.of("terminated", query.runId)
-        live: Any = query._runner.live
+        live: Any = query._runner.context.live
         assert live.query._jsq.streamingQuery().sparkSession().conf().get(SETTING) == "before"
         assert buses_of(spark) == buses + 1
         world.land(EVENTS[50:])
