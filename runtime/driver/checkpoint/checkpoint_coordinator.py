@@ -24,7 +24,7 @@ from typing import Literal
 from ....errors import CheckpointError
 from ...checkpoints.corruption import explain_corruption
 from ...checkpoints.lease.driver_lease import LocationLost
-from ...checkpoints.metadata import CheckpointMetadata, WantedSavepoint
+from ...checkpoints.metadata import CheckpointMetadata, DueSavepoint
 from ...connectors.sources.live_query import Stopped
 from ...jvm.spark_errors import what_happened
 from ...metrics.events.events import CheckpointCompleted, CheckpointFailed
@@ -191,7 +191,7 @@ class CheckpointCoordinator:
     # -- what --------------------------------------------------------------------------------------------------------
 
     def checkpoint(
-        self, trigger: str, *, close: bool = True, drained: bool = False, savepoint: WantedSavepoint | None = None
+        self, trigger: str, *, close: bool = True, drained: bool = False, savepoint: DueSavepoint | None = None
     ) -> CheckpointCompleted | None:
         """Take a checkpoint now, and complete it; None if it failed within the tolerated number of failures.
 
@@ -216,7 +216,7 @@ class CheckpointCoordinator:
         return self._take_over(begun, close=close)
 
     def _begin(
-        self, trigger: str, *, drained: bool = False, savepoint: WantedSavepoint | None = None
+        self, trigger: str, *, drained: bool = False, savepoint: DueSavepoint | None = None
     ) -> PendingCheckpoint | None:
         """Cut; None if that failed tolerably."""
         number = self.next_id
@@ -228,7 +228,7 @@ class CheckpointCoordinator:
             self._failed(number, trigger, failure)
             return None
 
-    def _cut(self, number: int, trigger: str, drained: bool, savepoint: WantedSavepoint | None) -> CheckpointSnapshot:
+    def _cut(self, number: int, trigger: str, drained: bool, savepoint: DueSavepoint | None) -> CheckpointSnapshot:
         """Have every task take part, and freeze what the checkpoint holds."""
         take_part(self.tasks.lifecycle, number)
         failpoint("checkpoint-start")

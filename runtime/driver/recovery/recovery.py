@@ -25,7 +25,7 @@ from ...checkpoints.savepoints.restore import check_restorable, restore_if_asked
 from ...checkpoints.store import CheckpointStore
 from ...connectors.sources.data_loss import ForgottenMessages, forgotten_messages, kafka_offsets
 from ...connectors.sources.live_sources import live_sources, sources_read_once
-from ...operators.contract import Evolved, KeyedOperator
+from ...operators.contract import EvolvedOperator, KeyedOperator
 from ...protocols.watermarks import ONLY
 from ...spark_io.spark_sources import log_numbers
 from ...storage.filesystem import delete_quietly, exists
@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Recovered:
+class RecoveredRun:
     """The state to go on from, and the checkpoint that it came from (None: a fresh start)."""
 
     #: The job with operators that have taken over the state.
@@ -104,7 +104,7 @@ def check_identity(job: JobSpec, store: CheckpointStore) -> JobIdentity | None:
     return known
 
 
-def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Recovered:
+def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> RecoveredRun:
     """Bring everything to the last complete checkpoint, or to the beginning; the sink must be open."""
     log = store.spark_log
     restore_if_asked(job, store, identity)
@@ -113,7 +113,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
         parallelism = job.settings.shards(job.spark)
         state = fresh_state(job, identity.job_id, identity.max_parallelism, parallelism)
         pin, lost_files = _recover_backlog(job, store, state)
-        return Recovered(job, state, None, pin, lost=lost_files)
+        return RecoveredRun(job, state, None, pin, lost=lost_files)
     taken = {stage.uid: evolved(stage.operator, store, identity, metadata) for stage in job.stages}
     for stage in job.stages:
         by = taken[stage.uid].operator.key_group_columns
@@ -146,7 +146,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
         job.late_rows.sink.staging.sweep()
     for uid, held in state.stages.items():
         store.retention.collect_garbage(uid, held.manifests)
-    return Recovered(
+    return RecoveredRun(
         job,
         state,
         metadata,
@@ -176,11 +176,11 @@ def _described(job: JobSpec) -> tuple[dict[str, Any], ...]:
 
 def evolved(
     operator: KeyedOperator, store: CheckpointStore, identity: JobIdentity, metadata: CheckpointMetadata
-) -> Evolved:
+) -> EvolvedOperator:
     """The operator that takes over a checkpoint's state; errors as of :meth:`KeyedOperator.evolved`."""
     held = next((one for one in metadata.operators if one.uid == operator.uid), None)
     if held is None:
-        return Evolved(operator)
+        return EvolvedOperator(operator)
     if held.shards:  # state stays in the key groups that it is in
         operator = operator.in_key_groups_by(None if held.layout is None else held.layout.key_group_places)
     stored, described = StateRegistry.from_json(held.registry), identity.of_stage(operator.uid)

@@ -30,7 +30,7 @@ from ...storage.filesystem import resolve
 from ...storage.spark_paths import spark_uri
 from ...support.clean_up import take_all
 from ...support.failpoints import failpoint
-from ..recovery.recovery import Recovered, identify, recover, refuse_more_after_the_end
+from ..recovery.recovery import RecoveredRun, identify, recover, refuse_more_after_the_end
 from ..recovery.takeover import begin_branch, open_outputs, remove_older_branches
 from ..requests.commit_queue import CommitQueue
 from ..requests.pause_switch import PauseSwitch
@@ -183,7 +183,7 @@ class JobRunner:
             take_all(*steps, context.lease.release)
             context.commits.close("the run has ended")
 
-    def _recovered(self, identity: JobIdentity) -> Recovered:
+    def _recovered(self, identity: JobIdentity) -> RecoveredRun:
         """Find out where the job stands, and keep older drivers from what can be seen."""
         store, lease = self.context.store, self.context.lease
         assert lease.claim is not None
@@ -196,7 +196,7 @@ class JobRunner:
         remove_older_branches(self.job, store)
         return recovered
 
-    def _go_through(self, run: RunningJob, ending: Ending, recovered: Recovered) -> None:
+    def _go_through(self, run: RunningJob, ending: Ending, recovered: RecoveredRun) -> None:
         context, state = self.context, run.state
         self._report_recovery(recovered)
         if state.finished:
@@ -224,7 +224,7 @@ class JobRunner:
                 return
         self._close_tasks()
 
-    def _report_recovery(self, recovered: Recovered) -> None:
+    def _report_recovery(self, recovered: RecoveredRun) -> None:
         """Say what was found."""
         listener, checkpoint = self.context.listener, recovered.checkpoint
         if checkpoint is not None:

@@ -31,7 +31,7 @@ from .run_parts import checkpoint_services, completing_threads, executor_of, sch
 
 if TYPE_CHECKING:
     from ...spec import JobSpec
-    from ..recovery.recovery import Recovered
+    from ..recovery.recovery import RecoveredRun
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class RunningJob:
     is_recovered: bool
 
     @classmethod
-    def of(cls, recovered: Recovered, context: RunContext) -> RunningJob:
+    def of(cls, recovered: RecoveredRun, context: RunContext) -> RunningJob:
         """Put the parts together."""
         job, state, listener = recovered.job, recovered.state, context.listener
         scheduler = scheduler_of(job, state)
