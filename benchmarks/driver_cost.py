@@ -223,8 +223,8 @@ class Driver:
         self._runner, checkpoints = runner, runner.context.store
         log = HistoryFolder(checkpoints.filesystem, checkpoints.root)
         self._events.begin("benchmark", runner.context.lease.claim.generation, None, log)
-        self._run = RunningJob.of(runner._recovered(runner.identity), runner._context)
-        pool, staging = Path(checkpoints.pool(operator.uid)), Path(job.sink.staging[1])
+        self._run = RunningJob.of(runner._recovered(runner.identity), runner.context)
+        pool, staging = Path(checkpoints.pool(operator.uid)), Path(job.sink.staging.path)
         pool.mkdir(parents=True)
         self.tasks = NoTasks(pool, staging)
         executor = self._run.executors[operator.uid]

@@ -57,8 +57,7 @@ FILES_IN_A_ROOM = 20
 #: How many lines a file may have, and how many methods a class.
 LINES_IN_A_FILE = 400
 METHODS_IN_A_CLASS = 20
-#: Classes that are larger, with the most methods that they may have: those of ``planner/frames`` have one for each of
-#: Spark's, contracts one for each thing that an implementation says.
+#: Classes that are larger, with the most methods that they may have: the writer has one for each of Spark's.
 LARGER = {
     "planner/frames/writer.py MixedStreamWriter": 21,
 }

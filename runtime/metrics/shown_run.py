@@ -65,14 +65,14 @@ class ShownRun:
         self._query: ShownQuery | None = None
         self._query_id = ""
         self._ended = threading.Event()
-        #: What is to be told, in order: an epoch's number, or how far a pass is; None: the run has ended.
+        #: What is to be reported, in order: an epoch's number, or how far a pass is; None: the run has ended.
         self._to_report: queue.SimpleQueue[int | BacklogMoved | None] = queue.SimpleQueue()
         self._reporter = threading.Thread(target=self._report_all, name="mixedmode-shown", daemon=True)
-        #: The epoch that is not told yet.
+        #: The epoch that is not reported yet.
         self._waiting: int | None = None
-        # What follows is the teller's.  The last epoch that it has told, and when it has told anything.
+        # What follows is of that thread alone: the last epoch that it has reported, and when it has reported anything.
         self._epoch, self._reported_s = 0, time.monotonic()
-        #: Rows of the epoch in hand that are told, by the stage that has read them.
+        #: Rows of the epoch in hand that are reported, by the stage that has read them.
         self._reported_rows: dict[str, int] = {}
 
     def begin(self, query_id: str) -> str | None:
