@@ -43,6 +43,7 @@ from mixedmode.runtime.tasks.shard.shard_task import ShardTask
 from mixedmode.runtime.tasks.shard.task_meter import TaskMeter
 from mixedmode.state.store.files import StateFile
 from mixedmode.state.store.state_manifest import StateManifest
+from mixedmode.testing.local_job import NoSpark
 from pyarrow import fs
 from pyspark import cloudpickle
 from pyspark.serializers import CPickleSerializer
@@ -81,26 +82,13 @@ class Cost:
     metadata_bytes: list[int] = field(default_factory=list)
 
 
-class _NoSpark:
-    """Takes the names that Spark's UI would show."""
+class _NoSpark(NoSpark):
+    """The same for what a run of several epochs asks."""
 
     defaultParallelism = 2
     master = "local[2]"
     applicationId = "benchmark"
     uiWebUrl = None
-
-    @property
-    def sparkContext(self) -> _NoSpark:
-        return self
-
-    def addJobTag(self, tag: str) -> None:
-        pass
-
-    def removeJobTag(self, tag: str) -> None:
-        pass
-
-    def setJobDescription(self, text: str | None) -> None:
-        pass
 
     def range(self, *_: int) -> None:
         pass
@@ -189,9 +177,9 @@ class NoTasks:
         cloudpickle.loads(CPickleSerializer().dumps((task, _OUTPUT)))
         found = {
             shard: StateManifest(
-                task.manifests[shard].key_groups,
+                task.states.manifests[shard].key_groups,
                 (self.state_file(f"{task.name}-s{shard:04d}-{shard}", shard, task.epoch),),
-                tuple(file.name for file in task.manifests[shard].files),
+                tuple(file.name for file in task.states.manifests[shard].files),
                 1,
             )
             for shard in task.kinds
@@ -231,12 +219,12 @@ class Driver:
         told = FactListeners(RunHistory("benchmark", job.name, job.sink.describe()), self._events)
         runner = JobRunner(job, str(folder / "checkpoints"), "benchmark", told)
         runner.claim()
-        assert runner.identity is not None and runner.lease.claim is not None
-        self._runner, checkpoints = runner, runner.store
+        assert runner.identity is not None and runner.context.lease.claim is not None
+        self._runner, checkpoints = runner, runner.context.store
         log = HistoryFolder(checkpoints.filesystem, checkpoints.root)
-        self._events.begin("benchmark", runner.lease.claim.generation, None, log)
-        self._run = RunningJob.of(runner._recovered(runner.identity), runner._context)
-        pool, staging = Path(checkpoints.pool(operator.uid)), Path(job.sink.staging[1])
+        self._events.begin("benchmark", runner.context.lease.claim.generation, None, log)
+        self._run = RunningJob.of(runner._recovered(runner.identity), runner.context)
+        pool, staging = Path(checkpoints.pool(operator.uid)), Path(job.sink.staging.path)
         pool.mkdir(parents=True)
         self.tasks = NoTasks(pool, staging)
         executor = self._run.executors[operator.uid]
@@ -258,7 +246,7 @@ class Driver:
         """One checkpoint."""
         checkpoints = self._run.checkpoints
         self.checkpoints_cost.cpu_s.append(self._cpu_s(lambda: checkpoints.checkpoint("interval")))
-        folder = self._runner.store.folder(self._run.state.checkpoint_id)
+        folder = self._runner.context.store.folder(self._run.state.checkpoint_id)
         self.checkpoints_cost.metadata_bytes.append(Path(folder, "_metadata").stat().st_size)
 
     def tidy(self) -> None:
@@ -291,7 +279,7 @@ class Driver:
         """End the run."""
         self._run.events.close()
         self._events.end(None, was_stopped=True)
-        self._runner.lease.release()
+        self._runner.context.lease.release()
 
 
 @contextmanager

@@ -154,7 +154,7 @@ class Feed:
 
 def live_run(query: MixedQuery) -> str:
     """The run of the live source's query, once it is there: we have just seen our query's live phase begin."""
-    deadline, live = time.monotonic() + _PATIENCE_S, query._runner.live
+    deadline, live = time.monotonic() + _PATIENCE_S, query._runner.context.live
     assert live is not None
     while live.query is None or not live.query.isActive:
         if time.monotonic() > deadline:

@@ -96,7 +96,11 @@ class MixedQuery(RescalableQuery):
         self._closing = threading.Lock()
         # Nobody can find a temporary location to ask there.
         self._requests = (
-            Requests(RequestFolder(self._runner.store.filesystem, self._runner.store.root), self.runId[:8], self._do)
+            Requests(
+                RequestFolder(self._runner.context.store.filesystem, self._runner.context.store.root),
+                self.runId[:8],
+                self._do,
+            )
             if self._temporary is None and job.settings.remote_control == "on"
             else None
         )
@@ -109,9 +113,9 @@ class MixedQuery(RescalableQuery):
         try:
             self._begin()
         except BaseException as error:  # Ctrl-C, for one: nobody is to see a query, or find its place taken
-            failed, live = error, self._runner.live
+            failed, live = error, self._runner.context.live
             take_all(
-                self._runner.lease.release,
+                self._runner.context.lease.release,
                 lambda: SIGTERM.forget(self._end_by_signal),
                 lambda: self._shown.end(failed),
                 lambda: self._events.end(failed, was_stopped=False),
@@ -123,19 +127,19 @@ class MixedQuery(RescalableQuery):
         if self._requests is not None:
             self._requests.watch(self._ended)
         elif self._temporary is None:
-            store = self._runner.store
-            RequestFolder(store.filesystem, store.root).turn_off(self._runner.lease.run_id)
+            store = self._runner.context.store
+            RequestFolder(store.filesystem, store.root).turn_off(self._runner.context.lease.run_id)
 
     def _begin(self) -> None:
         """The location is claimed: all who see the run are told of it."""
         ACTIVE_NAMES.take(self, self._job.spark)
         self._pool = self._job.spark.sparkContext.getLocalProperty(POOL)
-        if self._runner.live is not None:
-            self._runner.live.take_settings()  # not those that the session will have when the backlog is over
+        if self._runner.context.live is not None:
+            self._runner.context.live.take_settings()  # not those that the session will have when the backlog is over
         run_id = self._shown.begin(self.id)
         if run_id is not None:
             self.runId = self._history.run_id = self._events.run_id = run_id
-        claim, store = self._runner.lease.claim, self._runner.store
+        claim, store = self._runner.context.lease.claim, self._runner.context.store
         assert claim is not None, "the runner has claimed the location"
         location = None if self._temporary is not None else self._location
         self._events.begin(self.id, claim.generation, location, HistoryFolder(store.filesystem, store.root))
@@ -169,8 +173,8 @@ class MixedQuery(RescalableQuery):
             activate(self._job.spark)
             self._job.spark.sparkContext.setLocalProperty(POOL, self._pool)  # type: ignore[arg-type]
             self._runner.run()
-            told = [event.event for event in self._history.events]
-            self._is_done = not self._runner.stopping.is_stopping and "stopped" not in told
+            events = [event.event for event in self._history.events]
+            self._is_done = not self._runner.stopping.is_stopping and "stopped" not in events
         except Stopped:
             self._facts.on(RunStopped())
         except BaseException as error:
@@ -189,7 +193,7 @@ class MixedQuery(RescalableQuery):
             return
         # The lease again, for a run that has not even begun; whoever sees that it has ended may start the next one.
         take_all(
-            self._runner.lease.release,
+            self._runner.context.lease.release,
             lambda: self._events.end(self._error, was_stopped=self._runner.stopping.is_stopping),
             *([] if self._temporary is None else [self._temporary.cleanup]),
             lambda: self._shown.end(self._error),
@@ -214,7 +218,7 @@ class MixedQuery(RescalableQuery):
     def _stopped_from_outside(self) -> None:
         """Somebody has stopped what Spark shows of the query, by ``spark.streams``."""
         try:
-            self._runner.lease.find_out()
+            self._runner.context.lease.find_out()
         except LocationLost:
             return  # it was the next run of the job, in this very process; ours ends by what it finds
         self._runner.stopping.stop()

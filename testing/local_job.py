@@ -20,7 +20,7 @@ from ..runtime.driver.coordinators.event_channels import JobEvents
 from ..runtime.driver.epochs.epoch_runner import EpochRunner
 from ..runtime.driver.epochs.graph_epochs import GraphEpochs
 from ..runtime.driver.recovery.initial_state import fresh_state, restored_state
-from ..runtime.driver.run.rescaling import deal_anew
+from ..runtime.driver.run.rescaling import reassign_shards
 from ..runtime.driver.state.job_state import CheckpointSnapshot, JobState
 from ..runtime.metrics.backlog_progress import BacklogProgress
 from ..runtime.spec import JobSpec, Phase, Settings, StageSpec
@@ -32,11 +32,11 @@ from .local_shards import LocalShards, LocalShardState, Prepared
 MAX_PARALLELISM = 16
 
 
-class _NoSpark:
+class NoSpark:
     """Takes the names that Spark's UI would show."""
 
     @property
-    def sparkContext(self) -> _NoSpark:
+    def sparkContext(self) -> NoSpark:
         return self
 
     def addJobTag(self, tag: str) -> None:
@@ -104,7 +104,7 @@ class LocalJob:
             Path(self.folder, f"pool-{stage.uid}").mkdir()
         self.phase = Phase(kind="live", reason="a test")
         self.spec = JobSpec(
-            spark=cast(Any, _NoSpark()),
+            spark=cast(Any, NoSpark()),
             name=None,
             lanes=(),
             live=None,
@@ -172,7 +172,7 @@ class LocalJob:
 
     def rescale(self, shards: Mapping[str, int]) -> None:
         """Deal stages to other numbers of shards, between two epochs; ``shards``: by stage."""
-        deal_anew(self.state, self.events, self.graph, shards)
+        reassign_shards(self.state, self.events, self.graph, shards)
 
     def pending(self) -> list[pa.Table]:
         """The output that was staged since somebody asked, in the order of its shards."""

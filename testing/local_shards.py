@@ -113,7 +113,7 @@ class LocalShards:
         name = f"e{epoch.epoch:08d}-s{shard:04d}-{uuid.uuid4().hex[:8]}"
         writer_class = SstWriter if epoch.style == "sorted" else LogWriter
         writer = writer_class(state.filesystem, pool, local, name, epoch.epoch)
-        output, counters, events = Collected(), ShardCounters(), TaskEvents(inbox)
+        output, counters, events = CollectedRows(), ShardCounters(), TaskEvents(inbox)
         context = ShardContext(
             shard,
             manifest.key_groups,
@@ -140,7 +140,7 @@ class LocalShards:
         )
 
 
-class Collected:
+class CollectedRows:
     """An output writer that keeps the rows."""
 
     def __init__(self) -> None:

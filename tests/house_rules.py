@@ -57,8 +57,7 @@ FILES_IN_A_ROOM = 20
 #: How many lines a file may have, and how many methods a class.
 LINES_IN_A_FILE = 400
 METHODS_IN_A_CLASS = 20
-#: Classes that are larger, with the most methods that they may have: those of ``planner/frames`` have one for each of
-#: Spark's, contracts one for each thing that an implementation says.
+#: Classes that are larger, with the most methods that they may have: the writer has one for each of Spark's.
 LARGER = {
     "planner/frames/writer.py MixedStreamWriter": 21,
 }
@@ -211,7 +210,7 @@ def large_classes(sources: Sources) -> list[str]:
     return found
 
 
-def arguments_untold(sources: Sources) -> list[str]:
+def arguments_undocumented(sources: Sources) -> list[str]:
     """Functions and classes that users or other rooms call, and that do not say what they take and raise."""
     found = []
     for path, tree in sources.trees.items():
@@ -234,9 +233,9 @@ def _public(node: ast.AST, owner: ast.ClassDef | None = None) -> Iterator[tuple[
             given = child.args
             arguments = len([*given.posonlyargs, *given.args, *given.kwonlyargs]) - (owner is not None)
             if arguments >= 3:
-                told = owner if owner is not None and child.name == "__init__" else child
+                documented = owner if owner is not None and child.name == "__init__" else child
                 name = child.name if owner is None else f"{owner.name}.{child.name}"
-                yield name, ast.get_docstring(told) or "", child
+                yield name, ast.get_docstring(documented) or "", child
 
 
 RULES: tuple[Callable[[Sources], list[str]], ...] = (
@@ -249,5 +248,5 @@ RULES: tuple[Callable[[Sources], list[str]], ...] = (
     crowded_rooms,
     long_files,
     large_classes,
-    arguments_untold,
+    arguments_undocumented,
 )

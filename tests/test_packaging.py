@@ -62,9 +62,9 @@ BREACHES: tuple[tuple[Callable[[Sources], list[str]], dict[str, str], str], ...]
     (rules.jvm_outside_its_rooms, {"runtime/tasks/x.py": "getattr(spark, '_jvm')"}, "runtime/tasks/x.py:1 uses _jvm"),
     (rules.jvm_outside_its_rooms, {"runtime/tasks/x.py": "spark.sparkContext._jsc.sc()"}, "uses _jsc"),
     (rules.jvm_outside_its_rooms, {"runtime/driver/x.py": "a.b(c._jsparkSession)"}, "uses _jsparkSession"),
-    (rules.arguments_untold, {"runtime/catalyst/x.py": "def f(a, b, c):\n    'Does.'"}, "f lacks Args:"),
+    (rules.arguments_undocumented, {"runtime/catalyst/x.py": "def f(a, b, c):\n    'Does.'"}, "f lacks Args:"),
     (
-        rules.arguments_untold,
+        rules.arguments_undocumented,
         {"planner/frames/x.py": "class A:\n    def f(self, a, b, *, c):\n        'Args:'\n        raise E"},
         "A.f lacks Raises:",
     ),

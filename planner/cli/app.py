@@ -339,9 +339,9 @@ def state_write(
 
     Files are Parquet, or by their ending .csv (with a header), .json or .orc; columns as of mixedmode.state_writer.
     """
-    from .state_write import Wanted, write_state
+    from .state_write import StateWriteRequest, write_state
 
-    wanted = Wanted(
+    wanted = StateWriteRequest(
         operator,
         overwrite or (),
         merge or (),

@@ -14,7 +14,7 @@ from pathlib import Path
 from ...errors import MixedModeError, PlanError
 from ...runtime.spec import JobSpec
 from ..frames.writer import MixedStreamWriter
-from ..plans.dry_run import Planned, dry_run
+from ..plans.dry_run import DryRunStop, dry_run
 from ..plans.plan import ExecutionPlan
 from .console import misused
 
@@ -36,7 +36,7 @@ def job_of(path: Path, arguments: list[str]) -> JobSpec:
     return _planned(path, arguments).job
 
 
-def _planned(path: Path, arguments: list[str]) -> Planned:
+def _planned(path: Path, arguments: list[str]) -> DryRunStop:
     """Run a job file.
 
     Raises:
@@ -50,8 +50,8 @@ def _planned(path: Path, arguments: list[str]) -> Planned:
             defined = runpy.run_path(str(path), run_name="__main__")
             job = defined.get(JOB)
             if isinstance(job, MixedStreamWriter):
-                return Planned(job.plan(), job.described())
-    except Planned as planned:
+                return DryRunStop(job.plan(), job.described())
+    except DryRunStop as planned:
         return planned
     except MixedModeError:
         raise

@@ -22,7 +22,7 @@ _ENDINGS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".orc": "orc"}
 
 
 @dataclass(frozen=True)
-class Wanted:
+class StateWriteRequest:
     """What the command line asks for; files by their names."""
 
     operator: str | None
@@ -37,7 +37,7 @@ class Wanted:
     keep_history: bool
 
 
-def write_state(path: str, job: Path | None, savepoint: str | None, wanted: Wanted) -> str:
+def write_state(path: str, job: Path | None, savepoint: str | None, wanted: StateWriteRequest) -> str:
     """Write a savepoint; returns its path.
 
     Args:

@@ -121,7 +121,9 @@ def _planned(output: Inputs, request: SinkRequest, file: Layer, explicit: Layer)
         request = replace(request, format="noop")
     if "checkpointlocation" in options:
         return compile_job(output, request, file, explicit)[0]
-    return compile_job(output, request, file, _somewhere(explicit))[0].model_copy(update={"checkpoint_location": None})
+    return compile_job(output, request, file, _with_location(explicit))[0].model_copy(
+        update={"checkpoint_location": None}
+    )
 
 
 def _over_sample(
@@ -137,12 +139,12 @@ def _over_sample(
         partition_by=(),
         trigger={"availableNow": True},
     )
-    job = compile_job(few, request, _ours(file), _somewhere(_ours(explicit)))[1]
+    job = compile_job(few, request, _ours(file), _with_location(_ours(explicit)))[1]
     settings = job.settings.model_copy(update={"savepoint_path": None, "late_data_path": None})
     return replace(job, settings=settings, late_rows=None, checkpoint_location=None)
 
 
-def _somewhere(layer: Layer) -> Layer:
+def _with_location(layer: Layer) -> Layer:
     """The options with a checkpoint location, which is not looked at: they say that there is one."""
     return replace(layer, values={**layer.values, "checkpointLocation": f"{tempfile.gettempdir()}/mixedmode-dry-run"})
 

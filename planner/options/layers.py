@@ -33,7 +33,7 @@ _TYPO_LIKENESS = 0.85
 _BY_NAME: dict[str, Option] = {name: option for option in OPTIONS for name in option.names}
 _BY_FIELD: dict[str, Option] = {option.field: option for option in OPTIONS}
 #: Names of the job's options without their first word (``runtime-mode``): no sink's options look like these.
-_BY_TAIL: dict[str, str] = {
+_BY_SHORT_NAME: dict[str, str] = {
     name.partition(".")[2]: name for name in _BY_NAME if re.match(r"(execution|pipeline)\..+[-.]", name)
 }
 
@@ -55,7 +55,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Given:
+class OptionText:
     """A value as written, and where it came from."""
 
     name: str
@@ -71,7 +71,7 @@ class ResolvedOptions:
     #: Options that are not ours, for the sink; keys as written, each once whatever its case.
     sink_options: dict[str, str]
     #: What was set, by field of Settings; all others have their defaults.
-    given: Mapping[str, Given]
+    given: Mapping[str, OptionText]
 
 
 def session_layer(conf: Mapping[str, str]) -> Layer:
@@ -86,7 +86,7 @@ def resolve_options(*layers: Layer) -> ResolvedOptions:
     Raises:
         OptionError: a name is unknown, a value is not allowed, or two values contradict each other.
     """
-    given: dict[str, Given] = {}
+    given: dict[str, OptionText] = {}
     sink_options: dict[str, tuple[str, str]] = {}
     for layer in layers:
         for field, found in _known(layer, sink_options).items():
@@ -97,9 +97,9 @@ def resolve_options(*layers: Layer) -> ResolvedOptions:
     return ResolvedOptions(settings, dict(sink_options.values()), given)
 
 
-def _known(layer: Layer, sink_options: dict[str, tuple[str, str]]) -> dict[str, Given]:
+def _known(layer: Layer, sink_options: dict[str, tuple[str, str]]) -> dict[str, OptionText]:
     """The layer's values by field of Settings; what is not ours goes to ``sink_options``."""
-    found: dict[str, Given] = {}
+    found: dict[str, OptionText] = {}
     for written, text in layer.values.items():
         name = written.lower()
         option = _BY_NAME.get(name)
@@ -114,7 +114,7 @@ def _known(layer: Layer, sink_options: dict[str, tuple[str, str]]) -> dict[str, 
                 " set it once",
                 code="MIXEDMODE_OPTION_CONFLICT",
             )
-        found[option.field] = Given(written, text, layer.origin)
+        found[option.field] = OptionText(written, text, layer.origin)
     return found
 
 
@@ -122,7 +122,7 @@ def _check_not_ours(written: str, layer: Layer) -> None:
     """Raise if the unknown name cannot be the sink's: it is in our name spaces, or nearly a name that is known here."""
     name = written.lower()
     known = {name: name for name in _BY_NAME} | (_WRITER_OPTIONS if layer.takes_sink_options else {})
-    slip = _BY_TAIL.get(name) or _nearest(name, known, _TYPO_LIKENESS)
+    slip = _BY_SHORT_NAME.get(name) or _nearest(name, known, _TYPO_LIKENESS)
     if slip is not None and slip.lower() == name:
         return
     if slip is None and layer.takes_sink_options and not name.startswith(NAME_SPACES):
@@ -139,7 +139,7 @@ def _nearest(name: str, known: Mapping[str, str], likeness: float) -> str | None
     return known[found[0]] if found else None
 
 
-def _parse(option: Option, given: Given) -> Any:
+def _parse(option: Option, given: OptionText) -> Any:
     try:
         return option.parse(given.text)
     except ValueError as error:
@@ -148,7 +148,7 @@ def _parse(option: Option, given: Given) -> Any:
         ) from error
 
 
-def _cross_check(settings: Settings, given: Mapping[str, Given]) -> None:
+def _cross_check(settings: Settings, given: Mapping[str, OptionText]) -> None:
     """Rules that tie two options together."""
     if 0 < settings.interval_during_backlog_ms < (settings.checkpoint_interval_ms or 0):
         _contradiction(
@@ -178,7 +178,7 @@ def _cross_check(settings: Settings, given: Mapping[str, Given]) -> None:
 
 
 def _contradiction(
-    settings: Settings, given: Mapping[str, Given], field: str, bound_field: str, why: str, allowed: str
+    settings: Settings, given: Mapping[str, OptionText], field: str, bound_field: str, why: str, allowed: str
 ) -> NoReturn:
     value, bound = _BY_FIELD[field], _BY_FIELD[bound_field]
     found, limit = given[field], given.get(bound_field)

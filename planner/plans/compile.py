@@ -27,7 +27,7 @@ from .final_watermark import FinalWatermark, max_refusal, refuse_max, with_final
 from .graph import StageGraph
 from .job_facts import JobFacts, runs_sorted
 from .observed_metrics import observed_once
-from .output.planned_output import AskedOutput, plan_output
+from .output.planned_output import OutputRequest, plan_output
 from .output.sink_request import (
     SinkRequest,
     check_names,
@@ -74,7 +74,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     check_update(graph, output_mode)
     refuse_max(resolved, max_refusal(stage, output_mode, len(graph.stages)))
     settings, why_timers = resolve_timers(resolved, needs_after_rows=len(graph.stages) == 1 and stage.needs_after_rows)
-    asked = AskedOutput(graph, output, transform, request, format, output_mode, settings)
+    asked = OutputRequest(graph, output, transform, request, format, output_mode, settings)
     planned = plan_output(asked, dict(resolved.sink_options))
     bounded = [bool(lane.inputs.histories) for lane in graph.lanes.lanes]
     specs, transform = observed_once(graph.specs(output_mode, settings), transform, settings, bounded)

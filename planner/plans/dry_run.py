@@ -9,7 +9,7 @@ from ...runtime.spec import JobSpec
 from .plan import ExecutionPlan
 
 
-class Planned(BaseException):
+class DryRunStop(BaseException):
     """Raised by ``start()`` in a dry run, with plan and job; no Exception: no program takes it for a failure."""
 
     def __init__(self, plan: ExecutionPlan, job: JobSpec) -> None:
@@ -34,6 +34,6 @@ def dry_run() -> Iterator[None]:
 
 
 def stop_if_dry(plan: ExecutionPlan, job: JobSpec) -> None:
-    """Raise :class:`Planned` in a dry run."""
+    """Raise :class:`DryRunStop` in a dry run."""
     if _depth:
-        raise Planned(plan, job)
+        raise DryRunStop(plan, job)

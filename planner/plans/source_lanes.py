@@ -123,12 +123,12 @@ class Lanes:
 
     def frames(self) -> tuple[Lane, ...]:
         """The lanes as the runtime reads them."""
-        told_apart = {id(lane) for stage in self._stages if self._tells_apart(stage) for lane in self._of(stage)}
+        separate = {id(lane) for stage in self._stages if self._tells_apart(stage) for lane in self._of(stage)}
         numbers = iter(range(len(self.parts)))
         found = []
         for lane in self.lanes:
             parts = [(next(numbers), part) for part in lane.parts]
-            if id(lane) in told_apart:
+            if id(lane) in separate:
                 inputs = Inputs(tuple(part.mapped("union", _numbering(number)) for number, part in parts))
             else:
                 inputs = lane.inputs

@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 _FORMAT = 1
 #: The number of the micro-batch up to which sources seem to have read that were told where to begin.
-_TOLD_BATCH = 1
+_STATED_BATCH = 1
 #: Name of the folder below ``<checkpointLocation>/mixedmode``.
 FOLDER = "first-position"
 
@@ -103,7 +103,7 @@ class FirstPositions:
         return any(source.first_position_by == "asked" for source in self.sources)
 
     @property
-    def _are_told(self) -> bool:
+    def _are_stated(self) -> bool:
         return all(source.first_offset is not None for source in self.sources)
 
     @property
@@ -179,7 +179,7 @@ class FirstPositions:
             return False
         if known.entry is not None:
             log.rewind(SparkPosition(batch_id=known.batch, offset_entry=known.entry))
-            if replay and entry is not None and self._are_told:
+            if replay and entry is not None and self._are_stated:
                 log.plan(known.batch + 1, entry)
         elif replay:
             log.replay(entry)
@@ -208,18 +208,18 @@ class FirstPositions:
             return known
         if self._are_asked:
             return self._commit_first(live, location) or known
-        told = live.stated_entry(self.sources)
-        if told is not None:
-            self._begin_behind(told)
+        stated = live.stated_entry(self.sources)
+        if stated is not None:
+            self._begin_behind(stated)
         if history_first and not all(source.is_files or source.first_offset for source in self.sources):
             logged = self._have_logged(live)
-            if logged is not None or told is None:
+            if logged is not None or stated is None:
                 return logged or known
-            self._begin_behind(told)
-        return known if told is None else self._save(FirstPosition(self._identities, told, batch=_TOLD_BATCH))
+            self._begin_behind(stated)
+        return known if stated is None else self._save(FirstPosition(self._identities, stated, batch=_STATED_BATCH))
 
-    def _begin_behind(self, told: str) -> None:
-        self.store.spark_log.begin_behind(SparkPosition(batch_id=_TOLD_BATCH, offset_entry=told))
+    def _begin_behind(self, stated: str) -> None:
+        self.store.spark_log.begin_behind(SparkPosition(batch_id=_STATED_BATCH, offset_entry=stated))
 
     def _commit_first(self, live: LiveSource, location: str) -> FirstPosition | None:
         """Run and commit micro-batch 0, its rows landed."""

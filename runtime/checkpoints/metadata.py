@@ -101,7 +101,7 @@ class OperatorState(_Frozen):
     buffered_events: tuple[dict[str, Any], ...] = ()
 
 
-class WantedSavepoint(_Frozen):
+class DueSavepoint(_Frozen):
     """The savepoint that a checkpoint was taken for, where the two must not be without each other."""
 
     savepoint_id: str
@@ -143,7 +143,7 @@ class CheckpointMetadata(_Frozen):
     #: also for one that was written before this was recorded.
     drained: bool = False
     #: What a stop-with-savepoint still has to make of it, unless it is marked as made; None: nothing.
-    savepoint: WantedSavepoint | None = None
+    savepoint: DueSavepoint | None = None
 
     @property
     def last_call(self) -> int:

@@ -83,15 +83,15 @@ class SparkLog:
         if last is None:
             return
         wanted = range(0 if first is None else first + 1, last + 1)
-        folder, told = f"{self._folder}/sources/{number}", set[str]()
+        folder, paths = f"{self._folder}/sources/{number}", set[str]()
         for info in list_files(self._filesystem, folder):
             match = _SOURCE_ENTRY.match(info.base_name)
             if match is None or int(match[1]) < wanted.start or (match[2] is None and int(match[1]) not in wanted):
                 continue
             for line in read_bytes(self._filesystem, info.path).decode().splitlines()[1:]:
                 entry = json.loads(line)  # a compacted one holds those of all batches before it, too
-                if entry["batchId"] in wanted and entry["path"] not in told:
-                    told.add(entry["path"])
+                if entry["batchId"] in wanted and entry["path"] not in paths:
+                    paths.add(entry["path"])
                     yield entry["path"], entry["timestamp"]
 
     def clear(self) -> None:

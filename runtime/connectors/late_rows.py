@@ -35,7 +35,6 @@ from ..storage.folder_checks import check_folder
 from ..storage.spark_paths import spark_uri
 from .sinks.files import ParquetSink
 from .staging import StagedFile
-from .staging_folder import StagingFolder
 from .transaction import SinkTransaction
 
 if TYPE_CHECKING:
@@ -68,7 +67,8 @@ class LateRows:
         for uid, schema in input_schemas.items():
             self._check_names(uid, schema)
             self.schemas[uid] = StructType([*schema.fields, StructField(WATERMARK_COLUMN, TimestampType())])
-        self._sink = ParquetSink(StructType(), path)  # it only shows files
+        #: Shows the files, and no rows.
+        self.sink = ParquetSink(StructType(), path)
 
     def _check_names(self, uid: str, schema: StructType) -> None:
         """Raise PlanError for a column with a name of ours; readers see them in the files, and in the folders' names.
@@ -92,19 +92,6 @@ class LateRows:
         """Where a stage's files are shown, below the folder of all."""
         return f"{STAGE_FOLDER}={uid}" if self._is_divided else ""
 
-    @property
-    def branch(self) -> int:
-        """As :attr:`Sink.branch`."""
-        return self._sink.branch
-
-    @branch.setter
-    def branch(self, number: int) -> None:
-        self._sink.branch = number
-
-    def remove_older_branches(self) -> None:
-        """As :meth:`Sink.remove_older_branches`."""
-        self._sink.remove_older_branches()
-
     def check(self, spark: SparkSession) -> None:
         """Raise PlanError for a column that Parquet cannot hold: the first late row would be the end of the query."""
         for uid, schema in self.schemas.items():
@@ -125,11 +112,7 @@ class LateRows:
     def check_place(self, spark: SparkSession) -> None:
         """Raise OptionError if there is no writing to the folder, or no reader would see what is written."""
         check_folder(OPTION, self.path)
-        self._sink.check_shown(spark, OPTION, (STAGE_FOLDER,) if self._is_divided else ())
-
-    def open(self, spark: SparkSession, staging: StagingFolder, job_id: str) -> None:
-        """Prepare for a run; the arguments are those of a sink."""
-        self._sink.open(spark, staging, job_id)
+        self.sink.check_shown(spark, OPTION, (STAGE_FOLDER,) if self._is_divided else ())
 
     def stage(self, uid: str, rows: DataFrame, epoch: int, watermark_ms: int, expected: int) -> list[StagedFile]:
         """Write the late rows among a stage's input of an epoch; nobody sees them yet.
@@ -143,7 +126,7 @@ class LateRows:
         """
         columns = [F.col(quoted(name)) for name in self.schemas[uid].fieldNames()[:-1]]
         watermark = F.timestamp_millis(F.lit(watermark_ms)).alias(WATERMARK_COLUMN)
-        filesystem, folder = self._sink.staging.filesystem, self._sink.staging.path
+        filesystem, folder = self.sink.staging.filesystem, self.sink.staging.path
         name = f"e{epoch:08d}-late-{uuid.uuid4().hex[:8]}"
         written = f"{folder}/{name}"
         rows.select(*columns, watermark).repartition(1).write.parquet(spark_uri(rows.sparkSession, self.path, written))
@@ -173,15 +156,7 @@ class LateRows:
     def commit(self, transaction: SinkTransaction | None) -> None:
         """Make the late rows of a complete checkpoint visible; idempotent."""
         if transaction is not None:
-            self._sink.commit(transaction)
-
-    def close(self) -> None:
-        """As :meth:`Sink.close`."""
-        self._sink.close()
-
-    def sweep(self, up_to_epoch: int | None = None) -> None:
-        """Remove what was staged and is in no checkpoint; called when nothing is pending."""
-        self._sink.staging.sweep(up_to_epoch)
+            self.sink.commit(transaction)
 
     def committed(self, spark: SparkSession, uid: str) -> DataFrame:
         """All rows of complete checkpoints so far that were late for a stage."""

@@ -66,10 +66,10 @@ class MonitoredQuery:
         ``phase`` is ``done`` when the job has come to its own end; ``mode`` is that of the phase: ``backlog`` (sorted
         by key) or ``streaming``; ``shards`` has the number of shards of each stage.
         """
-        now = self._runner.now
+        now = self._runner.context.published.now
         phase, active = now.phase, self.isActive
         kind = phase.kind if phase is not None else "recovery"
-        stands = active and self._runner.pause.stands
+        stands = active and self._runner.context.pause.stands
         running_in = f"{kind} (paused)" if stands else f"{kind}"
         status = QueryStatus(
             {
@@ -86,7 +86,7 @@ class MonitoredQuery:
             }
         )
         if active and phase is not None and phase.style == "sorted":
-            status["backlog"] = self._runner.backlog.snapshot()
+            status["backlog"] = self._runner.context.backlog.snapshot()
         running = self._runner.running
         events = None if running is None else running.events.counts
         if events is not None:
@@ -201,7 +201,7 @@ class MonitoredQuery:
 
     def _explained(self, error: BaseException) -> BaseException:
         """The error as its reader needs it."""
-        return explain_corruption(explain_jvm_loss(translate(error), self._job.spark), self._runner.store)
+        return explain_corruption(explain_jvm_loss(translate(error), self._job.spark), self._runner.context.store)
 
     def __repr__(self) -> str:
         return f"<MixedQuery {self.name or self.runId} {self.status['message']}>"

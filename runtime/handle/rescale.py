@@ -56,11 +56,11 @@ class RescalableQuery(StoppableQuery):
             raise
         except NotInTime:
             if self._runner.requests.withdraw_rescale(request):
-                told = "it is withdrawn, and the query goes on with its shards"
+                outcome = "it is withdrawn, and the query goes on with its shards"
             elif request.answer.done():
                 return request.answer.result()
             else:
-                told = "it is under way, and the query goes on with it"
+                outcome = "it is under way, and the query goes on with it"
             raise QueryError(
-                f"the {request} was not done within {timeout} s; {told}", code="MIXEDMODE_RESCALE_NOT_DONE"
+                f"the {request} was not done within {timeout} s; {outcome}", code="MIXEDMODE_RESCALE_NOT_DONE"
             ) from None

@@ -39,8 +39,8 @@ class AwaitableQuery(MonitoredQuery):
         ended = self._ended.is_set()
         while not ended and (deadline is None or time.monotonic() < deadline):
             # Python handles signals in the main thread, which one that another thread has got does not wake.
-            nap_s = _LONGEST_WAIT_S if deadline is None else min(_LONGEST_WAIT_S, deadline - time.monotonic())
-            ended = self._ended.wait(max(nap_s, 0))
+            wait_s = _LONGEST_WAIT_S if deadline is None else min(_LONGEST_WAIT_S, deadline - time.monotonic())
+            ended = self._ended.wait(max(wait_s, 0))
         if ended:
             self._raise()
         return None if timeout is None else ended
@@ -80,7 +80,7 @@ class AwaitableQuery(MonitoredQuery):
         feed = Feed(self.runId, lambda: self.history(self.runId))
         try:
             watcher = Watcher(feed, display_for(console or Console(highlight=False)))
-            done = watch(watcher, lambda: self.isActive, until=until, timeout_s=timeout, nap=self._ended.wait)
+            done = watch(watcher, lambda: self.isActive, until=until, timeout_s=timeout, wait=self._ended.wait)
         finally:
             feed.close()
         if not self.isActive:
@@ -104,9 +104,9 @@ class AwaitableQuery(MonitoredQuery):
                 code="MIXEDMODE_WAITS_FOR_ITSELF",
             )
         while self.isActive:
-            if self._runner.pause.is_wanted:
+            if self._runner.context.pause.is_wanted:
                 raise QueryError("processAllAvailable() would wait for resume(): the query is paused")
-            phase, live = self._runner.now.phase, self._runner.live
+            phase, live = self._runner.context.published.now.phase, self._runner.context.live
             source = live.query if live is not None and phase is not None and phase.finishes_its_epoch else None
             try:
                 if source is not None and source.isActive:

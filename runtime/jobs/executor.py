@@ -30,6 +30,7 @@ from ..tasks.report import NO_SHARD, ShardReport
 from ..tasks.shard.pass_pause import PassPause
 from ..tasks.shard.shard_task import ShardTask
 from ..tasks.shard.task_sorter import SortPlan
+from ..tasks.shard_states import ShardStates
 from .columnar_pass import ColumnarPass
 from .epoch_run import EpochRun
 from .output_transform_task import staged_rows
@@ -293,17 +294,19 @@ class EpochExecutor:
             sorter: who sorts; None: there are no rows.
         """
         return ShardTask(
-            job_id=self.job_id,
             run_id=self.run_id,
             epoch=epoch,
             operator=self._pickled,
-            manifests=PackedManifests(manifests),
+            states=ShardStates(
+                job_id=self.job_id,
+                manifests=PackedManifests(manifests),
+                filesystem=self.state_filesystem,
+                pool=self.state_pool,
+                local_dir=self.settings.state_local_dir,
+                cache_bytes=self.settings.state_cache_bytes,
+            ),
             shards=shards,
-            state_filesystem=self.state_filesystem,
-            state_pool=self.state_pool,
             output=self.output,
-            local_dir=self.settings.state_local_dir,
-            cache_bytes=self.settings.state_cache_bytes,
             progress_folder=self.progress_folder if epoch.style == "sorted" else None,
             inboxes=tuple(inboxes.items()),
             sort=self._sort_plan(epoch) if sorter == "arrow" else None,

@@ -165,8 +165,8 @@ class FusedStages:
                 break
         if job is None:
             return None
-        teller = self._accumulator.teller()
-        task = replace(self._handing_on(first), teller=teller)
+        sender = self._accumulator.sender()
+        task = replace(self._handing_on(first), sender=sender)
         try:
             found = ShardReport.of_rows(job.over(frame, task, second.task).collect())
         except Exception as error:
@@ -174,7 +174,7 @@ class FusedStages:
                 raise
             self._give_up("Spark has brought rows to other partitions")
             return None
-        first_reports = [ShardReport.from_bytes(report) for report in self._accumulator.of(teller)]
+        first_reports = [ShardReport.from_bytes(report) for report in self._accumulator.of(sender)]
         if not first.has_all(first_reports) or not second.has_all(found):
             self._give_up("not of each task were the rows of one attempt taken")
             return None

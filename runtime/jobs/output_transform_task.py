@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Staged:
+class StagedRows:
     """What a job has staged."""
 
     files: tuple[StagedFile, ...] = ()
@@ -47,7 +47,7 @@ class Staged:
 
 def staged_behind(
     handed_on: Mapping[str, DataFrame], output_transform: OutputTransform, place: OutputPlace, epoch: int, run_id: str
-) -> tuple[Staged, dict[str, Row]]:
+) -> tuple[StagedRows, dict[str, Row]]:
     """Do what follows the last stage, or several, to the rows that are handed on, and stage the result.
 
     Args:
@@ -66,7 +66,7 @@ def staged_behind(
 
 def staged_rows(
     rows: DataFrame, schema: StructType, place: OutputPlace, epoch: int, run_id: str
-) -> tuple[Staged, DataFrame]:
+) -> tuple[StagedRows, DataFrame]:
     """Stage rows in whatever partitions they are.
 
     Args:
@@ -85,7 +85,7 @@ def staged_rows(
     job = mapped_in_arrow(rows, task, REPORT_SCHEMA)
     found = [json.loads(bytes(row[0])) for row in job.collect()]
     files = tuple(StagedFile(**file) for one in found for file in one["files"])
-    return Staged(files, sum(one["dropped_rows"] for one in found), sum(one["rows"] for one in found)), job
+    return StagedRows(files, sum(one["dropped_rows"] for one in found), sum(one["rows"] for one in found)), job
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class OutputTransformTask:
                 rows += batch.num_rows
                 output.write(typed_rows(batch, schema))
             failpoint("tail-before-report")
-            staged = Staged(tuple(output.finish()), output.dropped_rows, rows)
+            staged = StagedRows(tuple(output.finish()), output.dropped_rows, rows)
         except BaseException:
             output.abort()
             raise

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from hashlib import sha256
 
 
-def dealt(places: Sequence[str | None], executors: Collection[str], stage: str) -> tuple[str, ...]:
+def assign_shards(places: Sequence[str | None], executors: Collection[str], stage: str) -> tuple[str, ...]:
     """The executor of each shard.
 
     Args:

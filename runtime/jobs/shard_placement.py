@@ -25,7 +25,7 @@ from ..catalyst.prepared.placed_rows import PlacedNumbers
 from ..catalyst.spark_cluster import Executors
 from ..catalyst.spark_plans import executed_text
 from ..tasks.shard.shard_routing import ShardRouting
-from .shard_assignment import dealt
+from .shard_assignment import assign_shards
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -88,7 +88,7 @@ class ShardPlacement(ShardRouting):
             # One that has just come may not be given tasks yet: it is looked for again next time.
             self._membership = membership if len(self._present) == expected else frozenset()
             if len(self._present) > 1 and self._present != before:
-                self._deal()
+                self._assign()
         return len(self._present) > 1 and self._rows is not None
 
     def beside(self, rows: DataFrame, shard_column: str) -> DataFrame:
@@ -121,10 +121,10 @@ class ShardPlacement(ShardRouting):
         assert self._rows is not None, "have_choice() comes first"
         return self._rows.frame
 
-    def _deal(self) -> None:
+    def _assign(self) -> None:
         """Deal the shards to the executors that there are now."""
         before = [None] * self.parallelism if self._rows is None else self._rows.places()
-        wanted = dealt(before, self._present, self._stage)
+        wanted = assign_shards(before, self._present, self._stage)
         if list(wanted) == before:
             return
         moved = [shard for shard, (place, then) in enumerate(zip(wanted, before, strict=True)) if place != then]

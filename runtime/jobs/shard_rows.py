@@ -42,7 +42,7 @@ class ShardRows:
         rows = self._prepared(rows, task.epoch)
         if not by_hash:
             without = {shard for shard, _ in task.finished}
-            rows = exchanged_by_shard(rows, self.max_parallelism, len(task.manifests), without=without)
+            rows = exchanged_by_shard(rows, self.max_parallelism, len(task.states.manifests), without=without)
         return self.in_order(rows, task)
 
     def in_one_task(self, rows: DataFrame, task: ShardTask) -> DataFrame:
@@ -70,7 +70,7 @@ class ShardRows:
             task: works on them.
         """
         rows = self._prepared(rows, task.epoch)
-        rows = exchanged_by_shard(rows, self.max_parallelism, len(task.manifests), keep_shard=True)
+        rows = exchanged_by_shard(rows, self.max_parallelism, len(task.states.manifests), keep_shard=True)
         return self.in_order(placement.beside(rows, SHARD_COLUMN), task)
 
     def in_order(self, rows: DataFrame, task: ShardTask) -> DataFrame:

@@ -107,7 +107,7 @@ class StageJobs:
             Jobs with one exchange at most, if Spark allows it; the next one is for when Spark has not done what its
             plan said.
         """
-        parallelism, without = len(task.manifests), {shard for shard, _ in task.finished}
+        parallelism, without = len(task.states.manifests), {shard for shard, _ in task.finished}
         own_session = self._has_own_session(task)
         if placement is not None and task.epoch.style == "random" and own_session:
             job = self._planned_once(
@@ -165,7 +165,7 @@ class StageJobs:
         Yields:
             As :meth:`of_epoch`.
         """
-        parallelism, without = len(task.manifests), {shard for shard, _ in task.finished}
+        parallelism, without = len(task.states.manifests), {shard for shard, _ in task.finished}
 
         def keyed(rows: DataFrame) -> DataFrame:
             return with_key_group(rows, self.operator, self.max_parallelism)
@@ -222,7 +222,7 @@ class StageJobs:
         # What is handed on, to another stage or to operations of Spark's, is in its shard's partition.
         if self._misplaced or self.feeds_a_stage or task.hands_on is not None:
             return False
-        if not InOneTask.is_possible(self.operator, len(task.manifests)):
+        if not InOneTask.is_possible(self.operator, len(task.states.manifests)):
             return False
         if task.epoch.style == "sorted":
             return task.runs is None and is_small(frame)
@@ -302,7 +302,7 @@ class StageJobs:
         """What stages the rows that a task hands on."""
         schema = self.operator.output_schema if self.output_transform is None else self.output_transform.schema
         # It stages rows: it runs no operator and reads no state, and events are of one epoch.
-        task = replace(task, operator=b"", manifests=task.manifests.emptied(), inboxes=())
+        task = replace(task, operator=b"", states=task.states.emptied(), inboxes=())
         return PublishTask(task, emitted_schema(schema) if self.feeds_a_stage else schema)
 
 

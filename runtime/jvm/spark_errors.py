@@ -107,8 +107,8 @@ def _raised(text: str) -> Iterator[tuple[str, str]]:
 
 def _shortened(message: str) -> str:
     """One line, without Spark's state, its advice in general terms, and plans."""
-    told = message.split(" SQLSTATE:", 1)[0].split(" Please ", 1)[0].split("\n==", 1)[0]
-    line = " ".join(told.split()).rstrip(". ;")
+    first_part = message.split(" SQLSTATE:", 1)[0].split(" Please ", 1)[0].split("\n==", 1)[0]
+    line = " ".join(first_part.split()).rstrip(". ;")
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]} …"
 
 

@@ -83,7 +83,7 @@ class BacklogProgress:
         self._stage, self._reported, self._scanned, self._shard_reports = stage, {}, {}, {}
         if self._listener is not None:
             self._over = threading.Event()
-            threading.Thread(target=self._tell, args=(self._over,), name="mixedmode-backlog", daemon=True).start()
+            threading.Thread(target=self._report, args=(self._over,), name="mixedmode-backlog", daemon=True).start()
 
     @property
     def has_begun(self) -> bool:
@@ -95,7 +95,7 @@ class BacklogProgress:
         self._end_telling(succeeded)
         delete_quietly(self._filesystem, self.folder)
 
-    def _tell(self, over: threading.Event) -> None:
+    def _report(self, over: threading.Event) -> None:
         local = isinstance(self._filesystem, fs.LocalFileSystem)
         over.wait(_FIRST_S)  # a pass that is over by then is not disturbed by some forty calls to the JVM
         failures = 0

@@ -67,7 +67,7 @@ class TaskEvents(list[TaskEvent]):
 _STORY = ("time (UTC)", "after", "what happened")
 _TASKS = ("time (UTC)", "task", "event", "task status", "operator")
 #: So many checkpoints one after the other are told each; of more the first and the last.
-_TOLD_CHECKPOINTS = 3
+_LISTED_CHECKPOINTS = 3
 
 
 def _story(events: Sequence[LifecycleEvent]) -> Iterator[tuple[str, ...]]:
@@ -75,7 +75,7 @@ def _story(events: Sequence[LifecycleEvent]) -> Iterator[tuple[str, ...]]:
     for event, group in itertools.groupby(events, key=lambda one: one.event):
         same = list(group)
         shown = same
-        if event == "checkpoint" and len(same) > _TOLD_CHECKPOINTS:
+        if event == "checkpoint" and len(same) > _LISTED_CHECKPOINTS:
             between = LifecycleEvent(same[1].at_ms, event, "", f"… {len(same) - 2:,} more checkpoints")
             shown = [same[0], between, same[-1]]
         for one in shown:

@@ -49,7 +49,7 @@ class RunEvents:
     Args:
         job: what runs.
         run_id: the run's id.
-        heard_by: the listeners of this process.
+        listeners: the listeners of this process.
         now_ms: the wall clock.
         drain_s: how long the end of the run waits for those who listen.
     """
@@ -59,19 +59,19 @@ class RunEvents:
         job: JobSpec,
         run_id: str,
         *,
-        heard_by: Listeners = LISTENERS,
+        listeners: Listeners = LISTENERS,
         now_ms: Callable[[], int] = lambda: round(time.time() * 1000),
         drain_s: float = DRAIN_S,
     ) -> None:
         self._drain_s = drain_s
-        self._job, self.run_id, self._heard_by, self._now_ms = job, run_id, heard_by, now_ms
+        self._job, self.run_id, self._listeners, self._now_ms = job, run_id, listeners, now_ms
         self._translator: EventTranslator | None = None
         self._facts: Mailbox[tuple[int, Fact]] = Mailbox(
-            f"events-{run_id[:8]}", self._translate, lambda told: isinstance(told[1], _ROUTINE_FACTS)
+            f"events-{run_id[:8]}", self._translate, lambda item: isinstance(item[1], _ROUTINE_FACTS)
         )
         self._log: EventLog | None = None
         self._log_mailbox: Mailbox[RunEvent | Callable[[], None]] | None = None
-        self._dropped_before = heard_by.dropped
+        self._dropped_before = listeners.dropped
 
     # -- the driver's side -------------------------------------------------------------------------------------------
 
@@ -97,7 +97,7 @@ class RunEvents:
             self._log_mailbox = Mailbox(
                 f"history-{self.run_id[:8]}", self._write, is_routine, size=10_000, idle=self._log.idle
             )
-        self._tell(began)
+        self._publish(began)
 
     def end(self, error: BaseException | None, *, was_stopped: bool) -> None:
         """The run has ended; returns when everybody has heard of it, or after some seconds.
@@ -111,7 +111,7 @@ class RunEvents:
         translator = self._translator
         if translator is not None:
             how: Any = "failed" if error else translator.how or ("stopped" if was_stopped else "finished")
-            self._tell(
+            self._publish(
                 RunEnded(
                     **translator.common(self._now_ms()),
                     how=how,
@@ -146,32 +146,32 @@ class RunEvents:
 
     # -- on the thread of the run's events ---------------------------------------------------------------------------
 
-    def _translate(self, told: tuple[int, Fact]) -> None:
+    def _translate(self, item: tuple[int, Fact]) -> None:
         assert self._translator is not None, "begin() comes first"
-        at_ms, fact = told
+        at_ms, fact = item
         for event in self._translator.of(fact, at_ms):
-            self._tell(event)
+            self._publish(event)
 
-    def _tell(self, event: RunEvent) -> None:
+    def _publish(self, event: RunEvent) -> None:
         for mailbox in self._mailboxes:
             mailbox.put(event)
 
     @property
     def _mailboxes(self) -> list[Mailbox[Any]]:
-        heard_by: list[Mailbox[Any]] = list(self._heard_by.mailboxes)
-        return heard_by if self._log_mailbox is None else [self._log_mailbox, *heard_by]
+        mailboxes: list[Mailbox[Any]] = list(self._listeners.mailboxes)
+        return mailboxes if self._log_mailbox is None else [self._log_mailbox, *mailboxes]
 
     @property
     def _dropped(self) -> int:
         own = 0 if self._log_mailbox is None else self._log_mailbox.dropped
-        return own + self._facts.dropped + max(0, self._heard_by.dropped - self._dropped_before)
+        return own + self._facts.dropped + max(0, self._listeners.dropped - self._dropped_before)
 
-    def _write(self, told: RunEvent | Callable[[], None]) -> None:
+    def _write(self, item: RunEvent | Callable[[], None]) -> None:
         assert self._log is not None
-        if isinstance(told, RunEvent):
-            self._log.take(told)
+        if isinstance(item, RunEvent):
+            self._log.take(item)
         else:
-            told()
+            item()
 
     # -- what the job is ---------------------------------------------------------------------------------------------
 

@@ -221,8 +221,8 @@ class RunHistory:
             for at in reversed(range(len(self._recent))):
                 record = self._recent[at]
                 if record["batchId"] == epoch:
-                    told = [{**one, **more(one)} for one in record["sources"]]
-                    self._recent[at] = QueryProgress({**record, "sources": told})
+                    sources = [{**one, **more(one)} for one in record["sources"]]
+                    self._recent[at] = QueryProgress({**record, "sources": sources})
                     return True
         return False
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: How often a backlog is told of; Spark tells as often that a query waits.
-TELL_EVERY_S = 10.0
+REPORT_EVERY_S = 10.0
 #: How long what is left may take to be told at the end.
 _PATIENCE_S = 30.0
 #: After these there is nothing more to be known of an epoch that is not told yet.
@@ -65,15 +65,15 @@ class ShownRun:
         self._query: ShownQuery | None = None
         self._query_id = ""
         self._ended = threading.Event()
-        #: What is to be told, in order: an epoch's number, or how far a pass is; None: the run has ended.
-        self._to_tell: queue.SimpleQueue[int | BacklogMoved | None] = queue.SimpleQueue()
-        self._teller = threading.Thread(target=self._tell_all, name="mixedmode-shown", daemon=True)
-        #: The epoch that is not told yet.
+        #: What is to be reported, in order: an epoch's number, or how far a pass is; None: the run has ended.
+        self._to_report: queue.SimpleQueue[int | BacklogMoved | None] = queue.SimpleQueue()
+        self._reporter = threading.Thread(target=self._report_all, name="mixedmode-shown", daemon=True)
+        #: The epoch that is not reported yet.
         self._waiting: int | None = None
-        # What follows is the teller's.  The last epoch that it has told, and when it has told anything.
-        self._epoch, self._told_s = 0, time.monotonic()
-        #: Rows of the epoch in hand that are told, by the stage that has read them.
-        self._told_rows: dict[str, int] = {}
+        # What follows is of that thread alone: the last epoch that it has reported, and when it has reported anything.
+        self._epoch, self._reported_s = 0, time.monotonic()
+        #: Rows of the epoch in hand that are reported, by the stage that has read them.
+        self._reported_rows: dict[str, int] = {}
 
     def begin(self, query_id: str) -> str | None:
         """Show the run; returns the id that Spark has given it, None if Spark does not show it.
@@ -91,7 +91,7 @@ class ShownRun:
                 str(error).splitlines()[0] if str(error) else type(error).__name__,
             )
             return None
-        self._teller.start()
+        self._reporter.start()
         threading.Thread(target=self._watch, name="mixedmode-shown-end", daemon=True).start()
         return self._query.run_id
 
@@ -108,7 +108,7 @@ class ShownRun:
         elif isinstance(fact, OffsetsKnown) and fact.epoch == self._waiting:
             self._complete()
         elif isinstance(fact, BacklogMoved):
-            self._to_tell.put(fact)
+            self._to_report.put(fact)
         elif isinstance(fact, RunRestored):
             self._epoch = fact.epoch  # before anything is told
 
@@ -121,16 +121,16 @@ class ShownRun:
         if self._query is None:
             return
         self._complete()
-        self._to_tell.put(None)
-        if self._teller.ident is not None:  # the start was not broken off before it
-            self._teller.join(_PATIENCE_S)
+        self._to_report.put(None)
+        if self._reporter.ident is not None:  # the start was not broken off before it
+            self._reporter.join(_PATIENCE_S)
         self._ended.set()
         self._query.end(None if error is None else f"{type(error).__name__}: {cause_first(error)}")
 
     def _complete(self) -> None:
         """All is known of the epoch that waits."""
         if self._waiting is not None:
-            self._to_tell.put(self._waiting)
+            self._to_report.put(self._waiting)
             self._waiting = None
 
     def _watch(self) -> None:
@@ -139,36 +139,36 @@ class ShownRun:
         if not self._ended.is_set():
             self._stopped()
 
-    def _tell_all(self) -> None:
-        while (what := self._to_tell.get()) is not None:
+    def _report_all(self) -> None:
+        while (what := self._to_report.get()) is not None:
             if isinstance(what, int):
-                self._tell_epoch(what)
-            elif time.monotonic() - self._told_s >= TELL_EVERY_S:
-                self._tell_backlog(what)
+                self._report_epoch(what)
+            elif time.monotonic() - self._reported_s >= REPORT_EVERY_S:
+                self._report_backlog(what)
 
-    def _tell_epoch(self, epoch: int) -> None:
-        told, self._told_rows, self._epoch = sum(self._told_rows.values()), {}, epoch
+    def _report_epoch(self, epoch: int) -> None:
+        reported, self._reported_rows, self._epoch = sum(self._reported_rows.values()), {}, epoch
         record = next((one for one in reversed(self._recent()) if one["batchId"] == epoch), None)
         if record is not None:
-            progress = spark_progress(record, told, has_watermark=self._has_watermark)
-            self._tell(progress, observed_values(record) if record["observedMetrics"] else {})
+            progress = spark_progress(record, reported, has_watermark=self._has_watermark)
+            self._report(progress, observed_values(record) if record["observedMetrics"] else {})
 
-    def _tell_backlog(self, fact: BacklogMoved) -> None:
+    def _report_backlog(self, fact: BacklogMoved) -> None:
         """Tell how far a sorted pass has come since something was told."""
         assert self._query is not None
         rows = 0
         if fact.stage in self._readers:  # what others read is no row of the sources
-            rows = max(fact.snapshot["rowsRead"] - self._told_rows.get(fact.stage, 0), 0)
-            self._told_rows[fact.stage] = self._told_rows.get(fact.stage, 0) + rows
+            rows = max(fact.snapshot["rowsRead"] - self._reported_rows.get(fact.stage, 0), 0)
+            self._reported_rows[fact.stage] = self._reported_rows.get(fact.stage, 0) + rows
         known = {"id": self._query_id, "runId": self._query.run_id, "name": self._name, "batchId": self._epoch + 1}
-        elapsed_ms = round((time.monotonic() - self._told_s) * 1000)
+        elapsed_ms = round((time.monotonic() - self._reported_s) * 1000)
         said = {**known, "timestamp": timestamp(), "sink": self._sink}
-        self._tell(backlog_progress(said, rows, elapsed_ms, fact.snapshot, has_watermark=self._has_watermark), {})
+        self._report(backlog_progress(said, rows, elapsed_ms, fact.snapshot, has_watermark=self._has_watermark), {})
 
-    def _tell(self, progress: Mapping[str, Any], observed: Mapping[str, Mapping[str, Any]]) -> None:
+    def _report(self, progress: Mapping[str, Any], observed: Mapping[str, Mapping[str, Any]]) -> None:
         assert self._query is not None
-        self._told_s = time.monotonic()
+        self._reported_s = time.monotonic()
         try:
-            self._query.tell(progress, observed)
+            self._query.report(progress, observed)
         except GONE as error:
             logger.debug("Spark was not told of an epoch: %s", error)

@@ -28,7 +28,7 @@ _IDENTITY = ("id", "runId", "name")
 _NO_WATERMARK = "1970-01-01T00:00:00.000Z"
 
 
-def spark_progress(record: QueryProgress, told_rows: int = 0, *, has_watermark: bool = True) -> dict[str, Any]:
+def spark_progress(record: QueryProgress, reported_rows: int = 0, *, has_watermark: bool = True) -> dict[str, Any]:
     """The record as Spark's JSON says it, without what ``observe()`` has computed.
 
     Rows are counted for all inputs together, and Spark has them by source: the first one that an epoch can have read
@@ -36,10 +36,10 @@ def spark_progress(record: QueryProgress, told_rows: int = 0, *, has_watermark: 
 
     Args:
         record: of an epoch.
-        told_rows: how many of its rows have been told while it ran.
+        reported_rows: how many of its rows have been told while it ran.
         has_watermark: whether the job has one.
     """
-    rows = max(record["numInputRows"] - told_rows, 0)
+    rows = max(record["numInputRows"] - reported_rows, 0)
     reading = _reading(record)
     return {
         **{name: record[name] for name in _IDENTITY},
@@ -73,7 +73,7 @@ def backlog_progress(
         has_watermark: whether the job has a watermark.
     """
     per_second = rows * 1000 / elapsed_ms if elapsed_ms > 0 else 0.0
-    told = {name: value for name, value in backlog.items() if value is not None}
+    known = {name: value for name, value in backlog.items() if value is not None}
     return {
         **{name: last[name] for name in (*_IDENTITY, "timestamp", "batchId")},
         "batchDuration": elapsed_ms,
@@ -89,7 +89,7 @@ def backlog_progress(
                 "numInputRows": rows,
                 "inputRowsPerSecond": per_second,
                 "processedRowsPerSecond": per_second,
-                "metrics": _texts({"phase": "backlog", "isBacklog": True, **told}),
+                "metrics": _texts({"phase": "backlog", "isBacklog": True, **known}),
             }
         ],
         "sink": {"description": last["sink"], "numOutputRows": 0, "metrics": {}},

@@ -20,7 +20,7 @@ from ..checkpoints.store import CheckpointStore
 from ..connectors.sinks.per_epoch import NoopSink
 from ..connectors.staging_folder import StagingFolder
 from ..driver.recovery.initial_state import fresh_state
-from ..driver.recovery.recovery import Recovered
+from ..driver.recovery.recovery import RecoveredRun
 from ..driver.requests.commit_queue import CommitQueue
 from ..driver.requests.pause_switch import PauseSwitch
 from ..driver.run.live_start import LiveStart
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 TRIGGER = "state-writer"
 
 
-class _Nobody:
+class _NoListener:
     def on(self, fact: Fact) -> None:
         """Nobody listens."""
 
@@ -82,7 +82,7 @@ def history_pass(job: JobSpec, location: str) -> tuple[CheckpointStore, Checkpoi
     sink.open(job.spark, StagingFolder(store.filesystem, store.output), "")
     job_id, run_id = uuid.uuid4().hex, str(uuid.uuid4())
     state = fresh_state(job, job_id, settings.max_parallelism, settings.shards(job.spark))
-    listener = _Nobody()
+    listener = _NoListener()
     context = RunContext(
         run_id=run_id,
         store=store,
@@ -99,7 +99,7 @@ def history_pass(job: JobSpec, location: str) -> tuple[CheckpointStore, Checkpoi
         live_start=LiveStart(job, store, location, None, listener),
         published=Published(),
     )
-    run = RunningJob.of(Recovered(job, state, None), context)
+    run = RunningJob.of(RecoveredRun(job, state, None), context)
     phase = next(phase for phase in job.phases if phase.kind == "backlog")
     try:
         PHASES["backlog"](run, Ending(run), phase)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..checkpoints.metadata import CheckpointMetadata
-from ..checkpoints.savepoints.copying import Copied, copy_checked
+from ..checkpoints.savepoints.copying import CopyReport, copy_checked
 from ..checkpoints.savepoints.folder import SavepointFolder
 from ..checkpoints.savepoints.store import PLAN, SavepointFile, SavepointStore
 from ..checkpoints.savepoints.writer import state_files
@@ -31,9 +31,9 @@ def fill(
     """
     target = folder.filesystem
     present = _present(folder, metadata)
-    wanted: list[tuple[str, str, Copied]] = []
+    wanted: list[tuple[str, str, CopyReport]] = []
     for uid, file in state_files(metadata):
-        path, expected = f"state/{uid}/{file.name}", Copied(file.size_bytes, file.sha256)
+        path, expected = f"state/{uid}/{file.name}", CopyReport(file.size_bytes, file.sha256)
         if path in present:
             folder.note([SavepointFile(path=path, size_bytes=file.size_bytes, sha256=file.sha256)])
         else:
@@ -42,11 +42,11 @@ def fill(
     for one in () if savepoint is None else savepoint.savepoint.files:
         if not one.path.startswith("state/") and one.path != PLAN:
             source = f"{savepoint.location}/{one.path}" if savepoint is not None else ""
-            wanted.append((source, one.path, Copied(one.size_bytes, one.sha256)))
+            wanted.append((source, one.path, CopyReport(one.size_bytes, one.sha256)))
     for parent in {path.rpartition("/")[0] for _, path, _ in wanted}:
         target.create_dir(f"{folder.folder}/{parent}", recursive=True)
 
-    def copy(item: tuple[str, str, Copied]) -> SavepointFile:
+    def copy(item: tuple[str, str, CopyReport]) -> SavepointFile:
         source, path, expected = item
         assert base is not None
         copy_checked(base.filesystem, source, target, f"{folder.folder}/{path}", expected)

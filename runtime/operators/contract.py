@@ -116,7 +116,7 @@ class FirstPass:
 
 
 @dataclass(frozen=True)
-class Evolved:
+class EvolvedOperator:
     """An operator that takes over the state of another version of its job."""
 
     operator: KeyedOperator
@@ -322,7 +322,7 @@ class KeyedOperator(ABC):
 
     def evolved(
         self, stored: StateRegistry, record: Any, described: Mapping[str, Any], *, going_on: bool = True
-    ) -> Evolved:
+    ) -> EvolvedOperator:
         """The operator that takes over state of another version of the job; this one stays as it is.
 
         Args:
@@ -337,7 +337,7 @@ class KeyedOperator(ABC):
         """
         other = self._with()
         other.registry = self.registry.evolve(stored, self.state_values == "rows")
-        return Evolved(other, tuple(self.registry.changes_since(stored)))
+        return EvolvedOperator(other, tuple(self.registry.changes_since(stored)))
 
     def _with(self, **attributes: Any) -> Self:
         """A copy with other attributes; unlike ``copy`` it keeps what only the driver has."""

@@ -46,9 +46,9 @@ def check_reachable(options: Mapping[str, str]) -> None:
         pass
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-    told = ", ".join(f"{address} ({why})" for address, why in refusals.items())
+    reasons = ", ".join(f"{address} ({why})" for address, why in refusals.items())
     raise PlanError(
-        f"no broker can be reached at {OPTION} = {named!r}: {told}; start the brokers, or correct the addresses",
+        f"no broker can be reached at {OPTION} = {named!r}: {reasons}; start the brokers, or correct the addresses",
         code="MIXEDMODE_KAFKA_UNREACHABLE",
     )
 

@@ -32,6 +32,6 @@ def executed_batches(query: StreamingQuery, first: int) -> dict[int, list[Mappin
             if record.batchId() < first:
                 break
             found.insert(0, record)
-    told = [json.loads(str(record.json())) for record in found]
+    records = [json.loads(str(record.json())) for record in found]
     # While nothing comes Spark tells of that, too, under the number of the next micro-batch.
-    return {int(one["batchId"]): one["sources"] for one in told if "addBatch" in one.get("durationMs", ())}
+    return {int(one["batchId"]): one["sources"] for one in records if "addBatch" in one.get("durationMs", ())}

@@ -97,7 +97,7 @@ class ShownQuery:
         with _unwarned(self._spark):
             return writer.start()
 
-    def tell(self, progress: Mapping[str, Any], observed: Mapping[str, Mapping[str, Any]]) -> None:
+    def report(self, progress: Mapping[str, Any], observed: Mapping[str, Mapping[str, Any]]) -> None:
         """Hand a progress record to listeners, the UI, and whoever asks for ``lastProgress``.
 
         Args:
@@ -142,10 +142,10 @@ class ShownQuery:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _failure(self, error: str) -> Any:
-        told = {"id": str(self._query.id), "runId": self.run_id, "message": error}
+        details = {"id": str(self._query.id), "runId": self.run_id, "message": error}
         cause = java_class(self._spark, "java.lang.RuntimeException")(error)
         failure = java_class(self._spark, f"{_STREAMING}.StreamingQueryException")
-        return failure(error, cause, "STREAM_FAILED", scala_map(self._spark, told))
+        return failure(error, cause, "STREAM_FAILED", scala_map(self._spark, details))
 
 
 class HiddenSession:
@@ -159,7 +159,7 @@ class HiddenSession:
 
     def __init__(self, origin: SparkSession) -> None:
         self.session = cloned(origin)
-        _untold_failures(origin)
+        _unreported_failures(origin)
         # Streaming queries cannot have it, which Spark warns of; what is done with their rows has a session of its own.
         self.session.conf.set(_ADAPTIVE, "false")
         if all(self.session.conf.get(name, None) is None for name in (_S3_STREAM, f"spark.hadoop.{_S3_STREAM}")):
@@ -239,7 +239,7 @@ def _unwarned(spark: SparkSession) -> Iterator[None]:
                 context.updateLoggers()
 
 
-def _untold_failures(spark: SparkSession) -> None:
+def _unreported_failures(spark: SparkSession) -> None:
     """Have Spark's log leave out, once for each JVM, that a live source's query has failed.
 
     These are sixty lines of Java that say that we have told it so; the job's own error says why.

@@ -36,29 +36,29 @@ class ReportAccumulator:
         entries: list[_Entry] = []
         self._accumulator: Any = spark.sparkContext.accumulator(entries, _Lists())
 
-    def teller(self) -> ReportSender:
+    def sender(self) -> ReportSender:
         """For the tasks of a job that is about to run; what others have told is forgotten."""
         self._accumulator.value = []
         return ReportSender(self._accumulator, uuid.uuid4().hex)
 
-    def of(self, teller: ReportSender) -> list[bytes]:
+    def of(self, sender: ReportSender) -> list[bytes]:
         """What the tasks of the job have told."""
         entries: Iterable[_Entry] = self._accumulator.value
-        return [report for run, report in entries if run == teller.run]
+        return [report for run, report in entries if run == sender.run]
 
 
 class ReportSender:
     """The tasks' end of it.
 
     Args:
-        told: the accumulator.
+        accumulator: the accumulator.
         run: the run of the job.
     """
 
-    def __init__(self, told: Any, run: str) -> None:
-        self._accumulator = told
+    def __init__(self, accumulator: Any, run: str) -> None:
+        self._accumulator = accumulator
         self.run = run
 
-    def tell(self, report: bytes) -> None:
+    def send(self, report: bytes) -> None:
         """Have the driver told of a report when the task has succeeded."""
         self._accumulator.add([(self.run, report)])

@@ -113,10 +113,10 @@ def redeal(manifests: Sequence[StateManifest], ranges: Sequence[KeyGroupRange]) 
     A file that reaches beyond the range of the shard it came from, or of the one it goes to, gets a clip: what lies
     outside may be stale.
     """
-    return [_dealt(manifests, wanted) for wanted in ranges]
+    return [_manifest_of(manifests, wanted) for wanted in ranges]
 
 
-def _dealt(manifests: Sequence[StateManifest], wanted: KeyGroupRange) -> StateManifest:
+def _manifest_of(manifests: Sequence[StateManifest], wanted: KeyGroupRange) -> StateManifest:
     for manifest in manifests:
         if manifest.key_groups == wanted:
             return manifest

@@ -66,7 +66,7 @@ def land(world: support.World, first: int, last: int, rows: int) -> None:
 def in_flight(query: MixedQuery) -> bool:
     """Whether epochs go on beside a checkpoint."""
     assert query.isActive, query.exception()
-    return query._runner._run.checkpoints.in_flight is not None  # type: ignore[union-attr]
+    return query._runner.running.checkpoints.in_flight is not None  # type: ignore[union-attr]
 
 
 def main(folder: Path, life: str, savepoint: str = "") -> None:

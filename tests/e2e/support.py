@@ -218,8 +218,8 @@ def wait_until(true: Callable[[], bool], seconds: float = 300) -> None:
 
 def is_at_rest(query: MixedQuery) -> bool:
     """Nothing is done beside epochs: no checkpoint is completed, no state compacted, no file removed."""
-    with query._runner._context.turn:
-        checkpoints = query._runner._run.checkpoints  # type: ignore[union-attr]
+    with query._runner.context.turn:
+        checkpoints = query._runner.running.checkpoints  # type: ignore[union-attr]
         one = checkpoints.housekeeping._round
         return checkpoints.in_flight is None and (one is None or one.at_rest.is_set())
 

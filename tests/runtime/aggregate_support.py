@@ -34,7 +34,7 @@ def tuples(rows: pa.RecordBatch | pa.Table) -> list[tuple[Any, ...]]:
     return list(zip(*[column.to_pylist() for column in rows.columns], strict=True))
 
 
-class Collected:
+class CollectedRows:
     """An output writer that keeps the rows."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class Job:
             writer = writer_class(
                 fs.LocalFileSystem(), self.pool, str(self.folder), f"e{self.epoch}-s{shard}", self.epoch
             )
-            collected, counters = Collected(), ShardCounters()
+            collected, counters = CollectedRows(), ShardCounters()
             context = ShardContext(shard, manifest.key_groups, spec, base, writer, collected, counters)
             self.operator.run(context, self._batches(table, manifest.key_groups))
             self.manifests[shard] = manifest.append(writer.finish())

@@ -121,8 +121,8 @@ class Checkpointed(Job):
             stage_result=lambda: None,
             beside=self._do,
             housekeeping=Housekeeping(services, state, self._do),
-            tell=lambda report: self.outcomes.append(f"{report.checkpoint_id} complete"),
-            tell_failed=lambda failed: self.outcomes.append(f"{failed.checkpoint_id} {failed.outcome}"),
+            on_completed=lambda report: self.outcomes.append(f"{report.checkpoint_id} complete"),
+            on_failed=lambda failed: self.outcomes.append(f"{failed.checkpoint_id} {failed.outcome}"),
         )
 
     def _do(self, work: Callable[[], None]) -> None:

@@ -26,7 +26,7 @@ from .sink_request import SinkRequest, check_replaceable, options_of_replaced, w
 
 
 @dataclass(frozen=True)
-class AskedOutput:
+class OutputRequest:
     """The output of a job, as far as it is known before its sink is."""
 
     graph: StageGraph
@@ -60,7 +60,7 @@ class PlannedOutput:
         )
 
 
-def plan_output(asked: AskedOutput, options: dict[str, str]) -> PlannedOutput:
+def plan_output(asked: OutputRequest, options: dict[str, str]) -> PlannedOutput:
     """The sink of a job, checked.
 
     Args:
@@ -103,7 +103,7 @@ def plan_output(asked: AskedOutput, options: dict[str, str]) -> PlannedOutput:
     return PlannedOutput(sink, location, (replaced, checkpoints_in_output(location, used_path)))
 
 
-def _check_places(asked: AskedOutput, path: str | None, used_path: str | None, location: str | None) -> None:
+def _check_places(asked: OutputRequest, path: str | None, used_path: str | None, location: str | None) -> None:
     """Raise OptionError if two of a job's locations meet, or one tells credentials."""
     settings = asked.settings
     is_sparks = asked.request.table is not None or not format_of(asked.format).is_ours
@@ -120,7 +120,7 @@ def _check_places(asked: AskedOutput, path: str | None, used_path: str | None, l
     check_not_read(read, path=None if is_sparks else used_path, **others)
 
 
-def _deliveries(asked: AskedOutput) -> Deliveries:
+def _deliveries(asked: OutputRequest) -> Deliveries:
     """What is handed over per checkpoint: all rows, or of each key the last; of a key that is gone every update."""
     graph, request, stage = asked.graph, asked.request, asked.graph.last
     all_rows = Deliveries(

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 EXPIRY_MS, HEARTBEAT_MS = 30_000, 5_000
 #: Longest wait of a newcomer between two looks at the counters.
-_NAP_MS = 1000
+_LONGEST_WAIT_MS = 1000
 #: Longest pause before two newcomers that met try again.
 _JITTER_MS = 200
 
@@ -133,7 +133,7 @@ class DriverLease:
                         verdict.claim,
                         verdict.remaining_ms / 1000,
                     )
-                self._clock.sleep_ms(min(verdict.remaining_ms, _NAP_MS, self._tenure.expiry_ms / 5))
+                self._clock.sleep_ms(min(verdict.remaining_ms, _LONGEST_WAIT_MS, self._tenure.expiry_ms / 5))
                 continue
             if self._try(watch, seen, verdict.is_certain, view):
                 break

@@ -29,13 +29,13 @@ class SavepointCopies:
     Args:
         store: the job's checkpoint store.
         plan_json: the job's execution plan.
-        tell: called with the path of each savepoint that is complete.
+        on_written: called with the path of each savepoint that is complete.
     """
 
-    def __init__(self, store: CheckpointStore, plan_json: str, tell: Callable[[str], None]) -> None:
+    def __init__(self, store: CheckpointStore, plan_json: str, on_written: Callable[[str], None]) -> None:
         self._store = store
         self._plan_json = plan_json
-        self._tell = tell
+        self._on_written = on_written
         self._thread: ThreadPoolExecutor | None = None
 
     def begin(self, metadata: CheckpointMetadata, requests: Sequence[SavepointRequest]) -> None:
@@ -71,7 +71,7 @@ class SavepointCopies:
                     logger.warning("savepoint %s failed: %s", request.path, error)
                     _refuse(request, error)
                 else:
-                    self._tell(path)
+                    self._on_written(path)
                     request.answer.set_result(path)
 
 

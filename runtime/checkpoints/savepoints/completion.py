@@ -16,7 +16,7 @@ from ....errors import CheckpointError, CorruptStateError
 from ...storage.filesystem import absolute, resolve
 from ...support.failpoints import failpoint
 from ..lease.driver_lease import DriverLease
-from ..metadata import CheckpointMetadata, WantedSavepoint
+from ..metadata import CheckpointMetadata, DueSavepoint
 from ..store import CheckpointStore
 from .destination import give_free
 from .store import open_savepoint
@@ -25,7 +25,7 @@ from .writer import SavepointDraft, check_source
 logger = logging.getLogger(__name__)
 
 
-def pending_savepoint(store: CheckpointStore, metadata: CheckpointMetadata) -> WantedSavepoint | None:
+def pending_savepoint(store: CheckpointStore, metadata: CheckpointMetadata) -> DueSavepoint | None:
     """The savepoint that a checkpoint was taken for and that was not made; None: nothing is missing."""
     if metadata.savepoint is None or store.savepoint_made(metadata.checkpoint_id) is not None:
         return None
@@ -63,7 +63,7 @@ def complete_pending(store: CheckpointStore, metadata: CheckpointMetadata) -> st
 
 
 def complete_savepoint(
-    store: CheckpointStore, metadata: CheckpointMetadata, wanted: WantedSavepoint, path: str | None = None
+    store: CheckpointStore, metadata: CheckpointMetadata, wanted: DueSavepoint, path: str | None = None
 ) -> str:
     """Make the savepoint that a checkpoint was taken for; returns its path.
 
@@ -90,7 +90,7 @@ def complete_savepoint(
 
 
 @dataclass(frozen=True)
-class Completed:
+class CompletedSavepoint:
     """A savepoint that a job was stopped with."""
 
     path: str
@@ -98,7 +98,7 @@ class Completed:
     drained: bool
 
 
-def complete_offline(location: str, path: str | None = None) -> Completed:
+def complete_offline(location: str, path: str | None = None) -> CompletedSavepoint:
     """Make the savepoint that the job on a checkpoint location was killed before, without the job.
 
     Args:
@@ -136,7 +136,7 @@ def complete_offline(location: str, path: str | None = None) -> Completed:
                 raise CheckpointError(
                     f"the savepoint cannot be written to {where!r}: {error}", code="MIXEDMODE_SAVEPOINT_UNWRITABLE"
                 ) from error
-        return Completed(made, newest.checkpoint_id, newest.is_drained)
+        return CompletedSavepoint(made, newest.checkpoint_id, newest.is_drained)
     finally:
         lease.release()
 

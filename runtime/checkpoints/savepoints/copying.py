@@ -18,14 +18,14 @@ _CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Copied:
+class CopyReport:
     """What went through a copy."""
 
     size_bytes: int
     sha256: str
 
 
-def copy_file(source: fs.FileSystem, source_path: str, target: fs.FileSystem, target_path: str) -> Copied:
+def copy_file(source: fs.FileSystem, source_path: str, target: fs.FileSystem, target_path: str) -> CopyReport:
     """Copy one file; local copies are durable.  The folder must exist.
 
     Raises:
@@ -39,11 +39,11 @@ def copy_file(source: fs.FileSystem, source_path: str, target: fs.FileSystem, ta
             writer.write(chunk)
     if isinstance(target, fs.LocalFileSystem):
         sync_path(target_path)
-    return Copied(size_bytes, digest.hexdigest())
+    return CopyReport(size_bytes, digest.hexdigest())
 
 
 def copy_checked(
-    source: fs.FileSystem, source_path: str, target: fs.FileSystem, target_path: str, expected: Copied
+    source: fs.FileSystem, source_path: str, target: fs.FileSystem, target_path: str, expected: CopyReport
 ) -> None:
     """Copy one file that must be as it was written.
 

@@ -33,7 +33,7 @@ from ..metadata import CheckpointMetadata, OperatorState
 from ..spark_log import crc_file
 from ..state_layout import empty_stage
 from ..store import CheckpointStore
-from .copying import Copied, copy_checked
+from .copying import CopyReport, copy_checked
 from .store import SavepointFile, SavepointStore, open_savepoint
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ def _copy_state(savepoint: SavepointStore, store: CheckpointStore, operators: tu
     for operator in operators:
         store.filesystem.create_dir(store.pool(operator.uid), recursive=True)
     wanted = {
-        (operator.uid, file.name): Copied(file.size_bytes, file.sha256)
+        (operator.uid, file.name): CopyReport(file.size_bytes, file.sha256)
         for operator in operators
         for shard in operator.shards
         for file in shard.load().files
@@ -307,7 +307,7 @@ def _copy_source_logs(savepoint: SavepointStore, store: CheckpointStore) -> None
         target = f"{store.location if file.path.startswith('spark/') else store.root}/{file.path}"
         store.filesystem.create_dir(target.rpartition("/")[0], recursive=True)
         source = f"{savepoint.location}/{file.path}"
-        _copy_from(savepoint, source, store, target, Copied(file.size_bytes, file.sha256))
+        _copy_from(savepoint, source, store, target, CopyReport(file.size_bytes, file.sha256))
         if isinstance(store.filesystem, fs.LocalFileSystem):  # where Hadoop keeps checksums, recovery compares them
             folder, _, name = target.rpartition("/")
             content = read_bytes(store.filesystem, target)
@@ -316,7 +316,9 @@ def _copy_source_logs(savepoint: SavepointStore, store: CheckpointStore) -> None
     in_parallel(copy, wanted)
 
 
-def _copy_from(savepoint: SavepointStore, source: str, store: CheckpointStore, target: str, expected: Copied) -> None:
+def _copy_from(
+    savepoint: SavepointStore, source: str, store: CheckpointStore, target: str, expected: CopyReport
+) -> None:
     try:
         copy_checked(savepoint.filesystem, source, store.filesystem, target, expected)
     except CorruptStateError as error:

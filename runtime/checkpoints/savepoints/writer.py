@@ -21,7 +21,7 @@ from ...support.failpoints import failpoint
 from ..first_position import FOLDER as FIRST_POSITION
 from ..metadata import CheckpointMetadata
 from ..store import CheckpointStore
-from .copying import Copied, copy_checked, copy_file
+from .copying import CopyReport, copy_checked, copy_file
 from .folder import SavepointFolder
 from .store import SavepointFile
 
@@ -74,7 +74,7 @@ class SavepointDraft(SavepointFolder):
         def copy_state(path: str) -> SavepointFile:
             uid, file = wanted[path]
             source = StatePool(self._store.filesystem, self._store.pool(uid)).path(file.name)
-            expected = Copied(file.size_bytes, file.sha256)
+            expected = CopyReport(file.size_bytes, file.sha256)
             failpoint("savepoint-copy")
             try:
                 copy_checked(self._store.filesystem, source, self.filesystem, f"{self.folder}/{path}", expected)

@@ -46,14 +46,14 @@ class RowByRow:
     def __call__(self, rows: DataFrame, number: int) -> None:
         """Have all rows taken, in the partitions of the frame."""
         try:
-            rows.rdd.mapPartitionsWithIndex(TakenRows(self._writer, number)).count()
+            rows.rdd.mapPartitionsWithIndex(PartitionFunction(self._writer, number)).count()
         except Exception as error:
             translated = translate(error)
             raise translated from translated.__cause__
 
 
 @dataclass(frozen=True)
-class TakenRows:
+class PartitionFunction:
     """The function that takes the rows of a partition, in a Spark task."""
 
     writer: Any

@@ -130,8 +130,8 @@ class LiveSource:
         """
         if all(one.first_offset is None for one in facts):
             return None
-        told = {number: one.first_offset for number, one in zip(log_numbers(self._frame), facts, strict=True)}
-        offsets = [told[number] or _NO_OFFSET for number in sorted(told)]
+        first_offsets = {number: one.first_offset for number, one in zip(log_numbers(self._frame), facts, strict=True)}
+        offsets = [first_offsets[number] or _NO_OFFSET for number in sorted(first_offsets)]
         return "\n".join(["v1", '{"batchWatermarkMs":0,"batchTimestampMs":0}', *offsets])
 
     def take_settings(self) -> None:

@@ -24,7 +24,7 @@ from typing import Literal
 from ....errors import CheckpointError
 from ...checkpoints.corruption import explain_corruption
 from ...checkpoints.lease.driver_lease import LocationLost
-from ...checkpoints.metadata import CheckpointMetadata, WantedSavepoint
+from ...checkpoints.metadata import CheckpointMetadata, DueSavepoint
 from ...connectors.sources.live_query import Stopped
 from ...jvm.spark_errors import what_happened
 from ...metrics.events.events import CheckpointCompleted, CheckpointFailed
@@ -55,8 +55,8 @@ class CheckpointCoordinator:
         stage_result: has all of the result staged, where each checkpoint shows all of it.
         beside: has something done beside the epochs; whatever goes wrong in there is kept by it.
         housekeeping: tidies up behind those that are complete.
-        tell: called with the report of each one that is complete.
-        tell_failed: called with each one that has come to nothing.
+        on_completed: called with the report of each one that is complete.
+        on_failed: called with each one that has come to nothing.
         beside_and_wait: as ``beside``, and returns when it is done.
     """
 
@@ -67,8 +67,8 @@ class CheckpointCoordinator:
     stage_result: Callable[[], None]
     beside: Callable[[Callable[[], None]], None]
     housekeeping: Housekeeping
-    tell: Callable[[CheckpointCompleted], None]
-    tell_failed: Callable[[CheckpointFailed], None]
+    on_completed: Callable[[CheckpointCompleted], None]
+    on_failed: Callable[[CheckpointFailed], None]
     beside_and_wait: Callable[[Callable[[], None]], None] = lambda work: work()
     #: The last checkpoint that this run has completed.
     last: CheckpointMetadata | None = None
@@ -191,7 +191,7 @@ class CheckpointCoordinator:
     # -- what --------------------------------------------------------------------------------------------------------
 
     def checkpoint(
-        self, trigger: str, *, close: bool = True, drained: bool = False, savepoint: WantedSavepoint | None = None
+        self, trigger: str, *, close: bool = True, drained: bool = False, savepoint: DueSavepoint | None = None
     ) -> CheckpointCompleted | None:
         """Take a checkpoint now, and complete it; None if it failed within the tolerated number of failures.
 
@@ -216,7 +216,7 @@ class CheckpointCoordinator:
         return self._take_over(begun, close=close)
 
     def _begin(
-        self, trigger: str, *, drained: bool = False, savepoint: WantedSavepoint | None = None
+        self, trigger: str, *, drained: bool = False, savepoint: DueSavepoint | None = None
     ) -> PendingCheckpoint | None:
         """Cut; None if that failed tolerably."""
         number = self.next_id
@@ -228,7 +228,7 @@ class CheckpointCoordinator:
             self._failed(number, trigger, failure)
             return None
 
-    def _cut(self, number: int, trigger: str, drained: bool, savepoint: WantedSavepoint | None) -> CheckpointSnapshot:
+    def _cut(self, number: int, trigger: str, drained: bool, savepoint: DueSavepoint | None) -> CheckpointSnapshot:
         """Have every task take part, and freeze what the checkpoint holds."""
         take_part(self.tasks.lifecycle, number)
         failpoint("checkpoint-start")
@@ -302,7 +302,7 @@ class CheckpointCoordinator:
             why = one.failure or CheckpointAbandoned("the query has failed")
             self._abort(one.cut.number)
             self.scheduler.ended_checkpoint(clock_ms(), failed=True)
-            self.tell_failed(checkpoint_failed(one.cut.number, one.cut.trigger, "aborted", why))
+            self.on_failed(checkpoint_failed(one.cut.number, one.cut.trigger, "aborted", why))
 
     def _take_over(self, one: PendingCheckpoint, *, close: bool) -> CheckpointCompleted | None:
         """Have the job's state, tasks and users learn how a checkpoint went; None: it has failed tolerably.
@@ -314,7 +314,7 @@ class CheckpointCoordinator:
         if one.metadata is None:
             assert one.failure is not None, "it is there, or something has failed"
             if isinstance(one.failure, LocationLost):  # what others have taken over is not this run's to tolerate
-                self.tell_failed(checkpoint_failed(cut.number, cut.trigger, "aborted", one.failure))
+                self.on_failed(checkpoint_failed(cut.number, cut.trigger, "aborted", one.failure))
             if isinstance(one.failure, LocationLost) or not isinstance(one.failure, Exception):
                 raise one.failure
             self._failed(cut.number, cut.trigger, one.failure)
@@ -330,7 +330,7 @@ class CheckpointCoordinator:
                 assert commit.up_to == cut.number, "one checkpoint at a time"
         self.scheduler.ended_checkpoint(clock_ms())
         report = self._reports.of(one)
-        self.tell(report)
+        self.on_completed(report)
         self.housekeeping.follow(cut)
         if close:
             self.tasks.run()
@@ -353,7 +353,7 @@ class CheckpointCoordinator:
         tolerated = self.services.job.settings.tolerable_failed_checkpoints
         is_tolerated = self._failures <= tolerated
         outcome: Literal["declined", "failed"] = "declined" if isinstance(failure, Declined) else "failed"
-        self.tell_failed(
+        self.on_failed(
             checkpoint_failed(number, trigger, outcome, error, is_tolerated=is_tolerated, in_a_row=self._failures)
         )
         if not is_tolerated:

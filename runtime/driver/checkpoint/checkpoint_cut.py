@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....errors import CheckpointError
-from ...checkpoints.metadata import SparkPosition, WantedSavepoint
+from ...checkpoints.metadata import DueSavepoint, SparkPosition
 from ...protocols.lifecycle.job import JobLifecycle
 from ...support.failpoints import failpoint
 from ..coordinators.task_graph import stage_task
@@ -37,7 +37,7 @@ def frozen_state(
     trigger: str,
     *,
     drained: bool,
-    savepoint: WantedSavepoint | None,
+    savepoint: DueSavepoint | None,
 ) -> CheckpointSnapshot:
     """Freeze what a checkpoint holds.
 

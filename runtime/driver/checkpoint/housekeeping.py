@@ -81,7 +81,7 @@ class Round:
         store.guard()
         services.job.sink.staging.sweep(epoch)
         if services.job.late_rows is not None:
-            services.job.late_rows.sweep(epoch)
+            services.job.late_rows.sink.staging.sweep(epoch)
         for handoff in services.handoffs.values():
             handoff.staging.sweep(epoch)
         store.spark_log.seal()

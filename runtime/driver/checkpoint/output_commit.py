@@ -53,12 +53,12 @@ def commit_transaction(
     except Exception as error:
         if isinstance(error, MixedModeError) and not isinstance(error, UserCodeError):
             raise
-        told = (
+        advice = (
             f"checkpoint {metadata.checkpoint_id} is complete, but showing its output failed. Nothing is lost: start"
             " the query again once the cause is gone, and it shows the output before anything else"
         )
         raise CheckpointError(
-            f"{cause_first(error)}\n{told}",
+            f"{cause_first(error)}\n{advice}",
             code="MIXEDMODE_OUTPUT_NOT_SHOWN",
         ) from error
 

@@ -14,6 +14,7 @@ from ...checkpoints.store import CheckpointStore
 from ...jobs.executor import EpochExecutor
 from ...operators.contract import KeyedOperator
 from ...support.failpoints import failpoint
+from ...tasks.shard_states import ShardStates
 from ...tasks.state.compaction_task import CompactionTask, compact_shards
 from ..clocks import now_ms
 
@@ -100,18 +101,20 @@ class StateCompactor:
         what = "compacted" if change is None else "rewritten"
         rows, partitions = self.executors[operator.uid].places(tuple(kinds), manifests)
         task = CompactionTask(
-            job_id=self.job_id,
             epoch=epoch,
             name=f"e{epoch:08d}-{what}-{self.run_id}-{uuid.uuid4().hex[:8]}",
-            manifests=PackedManifests(manifests),
+            states=ShardStates(
+                job_id=self.job_id,
+                manifests=PackedManifests(manifests),
+                filesystem=self.store.filesystem,
+                pool=self.store.pool(operator.uid),
+                local_dir=self.job.settings.state_local_dir,
+                cache_bytes=self.job.settings.state_cache_bytes,
+            ),
             kinds=kinds,
             shards=partitions,
             registry=operator.registry,
             key_schema=operator.key_schema,
-            filesystem=self.store.filesystem,
-            pool=self.store.pool(operator.uid),
-            local_dir=self.job.settings.state_local_dir,
-            cache_bytes=self.job.settings.state_cache_bytes,
             now_ms=now_ms(),
             change=change,
         )

@@ -31,7 +31,7 @@ from .source_rows import SourceRows
 from .stage_epochs import StageRequest
 
 
-class Reused(NamedTuple):
+class ReusedShards(NamedTuple):
     """Of the stages that read the sources: how many shards were finished, and how many there are."""
 
     finished: int
@@ -84,7 +84,7 @@ class EpochRunner:
         at_end: bool = False,
         pin: PinnedBacklog | None = None,
         live_position: str | None = None,
-    ) -> Reused:
+    ) -> ReusedShards:
         """One epoch over batch keyed state, keys in order.
 
         Args:
@@ -135,7 +135,7 @@ class EpochRunner:
             self.store.may_have_backlog = True
             failpoint("backlog-epoch-applied")
             shards = sum(len(self.state.stages[uid].shards) for uid in orders)
-            return Reused(sum(len(order.finished) for order in orders.values()), shards)
+            return ReusedShards(sum(len(order.finished) for order in orders.values()), shards)
 
     def _pinned(
         self, stage: StageSpec, order: StageRequest, pin: PinnedBacklog, live_position: str | None

@@ -136,21 +136,23 @@ class EventTimes:
             return {**upstream, **({} if order.reach is None else order.reach.seen)}
         return greatest_event_time(reports)
 
-    def ran(self, stage: StageSpec, order: StageRequest, done: StageResult, ran: Mapping[str, StageRun]) -> StageRun:
+    def stage_run(
+        self, stage: StageSpec, order: StageRequest, done: StageResult, runs: Mapping[str, StageRun]
+    ) -> StageRun:
         """What a stage has done in an epoch, and how far that brings it.
 
         Args:
             stage: the stage.
             order: what it was told to do.
             done: what its jobs have come to.
-            ran: what earlier ones have done.
+            runs: what earlier ones have done.
         """
         state, reports = self.state.stages[stage.uid], done.reports
-        seen = self.seen(stage, order, reports, fired_upstream(stage, ran, self.state.stages))
+        seen = self.seen(stage, order, reports, fired_upstream(stage, runs, self.state.stages))
         fired_ms = state.watermark.fired_ms
         if order.fires_all(state):
             fired_ms = max(fired_ms, min(order.spec.firing_watermark_ms, state.watermark.would_reach(seen)))
-        ahead = self.seen(stage, order, reports, reached_upstream(stage, ran, self.state.stages))
+        ahead = self.seen(stage, order, reports, reached_upstream(stage, runs, self.state.stages))
         return StageRun(order, reports, fired_ms, state.watermark.would_reach(ahead), done.observed)
 
     def move(self, stage: StageSpec, done: StageRun, elapsed_s: float) -> None:

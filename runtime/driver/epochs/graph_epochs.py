@@ -91,29 +91,29 @@ class GraphEpochs:
             pin: keeps finished shards of those, too, for a restarted driver.
         """
         started = time.monotonic()
-        ran: dict[str, StageRun] = {}
+        runs: dict[str, StageRun] = {}
         late: list[StagedFile] = []
         took: dict[str, list[int]] = {}
         try:
-            ran.update(self._together(phase, base, orders))
+            runs.update(self._together(phase, base, orders))
             for stage in self.job.stages:
-                if stage.uid in ran:
+                if stage.uid in runs:
                     continue
-                order = self._order(phase, base, stage, orders.get(stage.uid), ran, pin)
+                order = self._order(phase, base, stage, orders.get(stage.uid), runs, pin)
                 if order is None:
                     continue
                 took[stage.uid] = order.visited(self.state.stages[stage.uid])
-                ran[stage.uid] = self._run(phase, stage, order, ran)
-                late += self._stage_late(stage, ran[stage.uid])
-            applied = self._with_tail(phase, base, ran)
+                runs[stage.uid] = self._run(phase, stage, order, runs)
+                late += self._stage_late(stage, runs[stage.uid])
+            applied = self._with_output_transform(phase, base, runs)
             failpoint("epoch-before-apply")
         except BaseException:
             for uid, shards in took.items():
                 self.events.fail(uid, shards)
-            self._discard_exchanges(ran)
+            self._discard_handoffs(runs)
             raise
         self._apply(phase, base, applied, late, started)
-        self._discard_exchanges(ran)
+        self._discard_handoffs(runs)
 
     def _together(self, phase: Phase, base: EpochSpec, orders: Mapping[str, StageRequest]) -> dict[str, StageRun]:
         """What two stages have done that can be one Spark job; empty: none can."""
@@ -143,22 +143,24 @@ class GraphEpochs:
         self.job.sink.staging.discard(self.state.pending)
         staged = [file for report in shown.reports for file in report.output]
         self.state.pending = staged or self.job.sink.stage_nothing(spec.epoch)
-        self._discard_exchange(stage.uid, done.reports)
+        self._discard_handoff(stage.uid, done.reports)
         if shown.observed:
             self.listener.on(WholeResultObserved(shown.observed))
 
-    def _with_tail(self, phase: Phase, base: EpochSpec, ran: Mapping[str, StageRun]) -> Mapping[str, StageRun]:
+    def _with_output_transform(
+        self, phase: Phase, base: EpochSpec, runs: Mapping[str, StageRun]
+    ) -> Mapping[str, StageRun]:
         """What stages have done, the output as what follows the last one, or unites several, has made of it."""
-        handing = [uid for uid in self.job.outputs if uid in ran]
+        handing = [uid for uid in self.job.outputs if uid in runs]
         if self.job.output_transform_behind is None or not handing:
-            return ran
+            return runs
         failpoint("epoch-before-tail")
         with self._labelled(f"{phase.kind}, epoch {base.epoch}, behind stage {', '.join(handing)}"):
             shown = self._behind_last(
-                {uid: StageResult(ran[uid].reports, ran[uid].observed) for uid in handing}, base.epoch
+                {uid: StageResult(runs[uid].reports, runs[uid].observed) for uid in handing}, base.epoch
             )
-        behind = {uid: replace(ran[uid], reports=one.reports, observed=one.observed) for uid, one in shown.items()}
-        return {**ran, **behind}
+        behind = {uid: replace(runs[uid], reports=one.reports, observed=one.observed) for uid, one in shown.items()}
+        return {**runs, **behind}
 
     def _behind_last(self, done: Mapping[str, StageResult], epoch: int) -> Mapping[str, StageResult]:
         """What the last stages have done, with the output of the job behind them in place of their own.
@@ -182,8 +184,8 @@ class GraphEpochs:
         first = replace(first, output=staged.files, dropped_rows=staged.dropped_rows)
         return {**shown, uid: StageResult([first, *others], {**shown[uid].observed, **observed})}
 
-    def _run(self, phase: Phase, stage: StageSpec, order: StageRequest, ran: Mapping[str, StageRun]) -> StageRun:
-        """One stage's Spark job, if it has anything to do; ``ran``: what earlier ones have done."""
+    def _run(self, phase: Phase, stage: StageSpec, order: StageRequest, runs: Mapping[str, StageRun]) -> StageRun:
+        """One stage's Spark job, if it has anything to do; ``runs``: what earlier ones have done."""
         state, spec = self.state.stages[stage.uid], order.spec
         reach, visited = order.reach, order.visited(state)
         measured_by_tasks = reach is None and order.frame is not None and self.times.measured_by_tasks(stage, spec)
@@ -225,7 +227,7 @@ class GraphEpochs:
                     self.backlog.end(succeeded=bool(done.reports))
         if measured_by_tasks:
             order = replace(order, reach=self.times.reached_by_reports(stage, done.reports))
-        return self.times.ran(stage, order, done, ran)
+        return self.times.stage_run(stage, order, done, runs)
 
     def _order(
         self,
@@ -233,7 +235,7 @@ class GraphEpochs:
         base: EpochSpec,
         stage: StageSpec,
         own: StageRequest | None,
-        ran: Mapping[str, StageRun],
+        runs: Mapping[str, StageRun],
         pin: PinnedBacklog | None,
     ) -> StageRequest | None:
         """What a stage has to do, also because of what earlier ones have done; None: it is not concerned.
@@ -243,19 +245,19 @@ class GraphEpochs:
             base: what all stages of it have in common.
             stage: the stage.
             own: what it was told to do; of a stage that takes rows of sources and of others, with those of the sources.
-            ran: what earlier ones have done.
+            runs: what earlier ones have done.
             pin: keeps finished shards.
         """
-        if not any(edge.origin in ran for edge in stage.edges):
+        if not any(edge.origin in runs for edge in stage.edges):
             return own
         failpoint("epoch-between-stages")
         state = self.state.stages[stage.uid]
-        staged = {uid: [file for report in done.reports for file in report.output] for uid, done in ran.items()}
+        staged = {uid: [file for report in done.reports for file in report.output] for uid, done in runs.items()}
         in_place, sorts = self._keeps_shards(stage), base.style == "sorted"
         rows = self._handed_on(stage, staged, in_place, None if own is None else own.frame)
         reach = None if own is None else own.reach or self.times.look_ahead(stage, own.frame, own.timed, sorts=sorts)
         seen = {} if reach is None else reach.seen
-        fired, reached = (of(stage, ran, self.state.stages) for of in (fired_upstream, reached_upstream))
+        fired, reached = (of(stage, runs, self.state.stages) for of in (fired_upstream, reached_upstream))
         # In the stream the rows of an epoch move the watermark behind it, whoever has handed them on.
         at_once = sorts or self.times.fires_at_once()
         spec = following_epoch_of(
@@ -265,7 +267,7 @@ class GraphEpochs:
             state.watermark.would_reach({**reached, **seen}),
             in_order=self.times.in_order(stage),
             has_rows=rows is not None,
-            at_end=gets_the_end(stage, own, {one.uid: one for one in self.job.stages}, ran),
+            at_end=gets_the_end(stage, own, {one.uid: one for one in self.job.stages}, runs),
         )
         begins = base.has_input and stage.operator.begins_without_rows
         if rows is None and begins and not any(manifest.files for manifest in state.manifests):
@@ -325,16 +327,16 @@ class GraphEpochs:
         )
 
     def _apply(
-        self, phase: Phase, base: EpochSpec, ran: Mapping[str, StageRun], late: Sequence[StagedFile], started: float
+        self, phase: Phase, base: EpochSpec, runs: Mapping[str, StageRun], late: Sequence[StagedFile], started: float
     ) -> None:
         """Take an epoch over, all stages in one step."""
-        for uid, done in ran.items():
+        for uid, done in runs.items():
             self.events.accept(uid, done.reports)
-        self.together.note(ran)
-        self.state.apply(base.epoch, {uid: done.reports for uid, done in ran.items()}, late, self.job.outputs)
+        self.together.note(runs)
+        self.state.apply(base.epoch, {uid: done.reports for uid, done in runs.items()}, late, self.job.outputs)
         for stage in self.job.stages:
-            if stage.uid in ran:
-                self.times.move(stage, ran[stage.uid], time.monotonic() - started)
+            if stage.uid in runs:
+                self.times.move(stage, runs[stage.uid], time.monotonic() - started)
             else:
                 self.times.follow(stage, now_ms())
         if not phase.holds_events_back:
@@ -347,21 +349,21 @@ class GraphEpochs:
             self.state,
             phase,
             base,
-            {uid: done.reports for uid, done in ran.items()},
+            {uid: done.reports for uid, done in runs.items()},
             elapsed_s=elapsed_s,
             now_ms=now_ms(),
             coordinator=self.events.counts,
-            observed=self._observed.of(ran),
+            observed=self._observed.of(runs),
         )
         self.listener.on(applied)
 
-    def _discard_exchanges(self, ran: Mapping[str, StageRun]) -> None:
+    def _discard_handoffs(self, runs: Mapping[str, StageRun]) -> None:
         """Remove what stages have handed on, unless a restarted driver may want it."""
-        for uid, done in ran.items():
+        for uid, done in runs.items():
             if done.order.report_folder is None:
-                self._discard_exchange(uid, done.reports)
+                self._discard_handoff(uid, done.reports)
 
-    def _discard_exchange(self, uid: str, reports: Sequence[ShardReport]) -> None:
+    def _discard_handoff(self, uid: str, reports: Sequence[ShardReport]) -> None:
         if uid in self.handoffs:
             self.handoffs[uid].discard(file for report in reports for file in report.output)
 

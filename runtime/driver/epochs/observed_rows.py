@@ -27,30 +27,30 @@ class ObservedRows:
     #: What the metrics are of no rows, by name.
     _of_nothing: dict[str, Row] = field(default_factory=dict)
 
-    def of(self, ran: Mapping[str, StageRun]) -> dict[str, Row]:
+    def of(self, runs: Mapping[str, StageRun]) -> dict[str, Row]:
         """The metrics by name, also of those that had no rows; left out are those that Spark has left out.
 
         Args:
-            ran: what the stages have done in the epoch.
+            runs: what the stages have done in the epoch.
         """
-        found = {name: row for done in ran.values() for name, row in done.observed.items()}
+        found = {name: row for done in runs.values() for name, row in done.observed.items()}
         observed: dict[str, Row] = {}
-        for metrics, asked in self._asked(ran):
+        for metrics, asked in self._asked(runs):
             if metrics.name in found:
                 observed[metrics.name] = found[metrics.name]
             elif not asked:
                 observed[metrics.name] = self._nothing(metrics)
         return observed
 
-    def _asked(self, ran: Mapping[str, StageRun]) -> list[tuple[Metrics, bool]]:
+    def _asked(self, runs: Mapping[str, StageRun]) -> list[tuple[Metrics, bool]]:
         """All metrics, and whether there was a job in the epoch that was to compute them."""
         asked = []
         for stage in self.job.stages:
-            had_rows = stage.uid in ran and ran[stage.uid].order.frame is not None
+            had_rows = stage.uid in runs and runs[stage.uid].order.frame is not None
             asked += [(metrics, had_rows) for metrics in stage.observed]
         transform = self.job.output_transform
         if transform is not None:
-            reports = [report for uid in self.job.outputs if uid in ran for report in ran[uid].reports]
+            reports = [report for uid in self.job.outputs if uid in runs for report in runs[uid].reports]
             had_rows = any(report.output for report in reports) if transform.moves_rows else bool(reports)
             asked += [(metrics, had_rows) for metrics in transform.observed]
         return asked

@@ -99,8 +99,10 @@ class SourceRows:
                 frame = done(rows[read.lane], read.steps[:steps], INPUT_COLUMN)
                 if number == 0 and self.part is not None:
                     frame = self.part(frame, column)
-                told = [INPUT_COLUMN] if INPUT_COLUMN in frame.columns and stage.needs_input_column else []
-                frames.append(frame.select(F.timestamp_micros(event_time_us(frame, column)).alias(TIMED), *told))
+                input_column = [INPUT_COLUMN] if INPUT_COLUMN in frame.columns and stage.needs_input_column else []
+                frames.append(
+                    frame.select(F.timestamp_micros(event_time_us(frame, column)).alias(TIMED), *input_column)
+                )
         return united(frames)
 
     def by_input(self, stage: StageSpec) -> tuple[DataFrame, ...]:

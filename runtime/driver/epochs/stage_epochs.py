@@ -77,18 +77,18 @@ def greatest_event_time(reports: Sequence[ShardReport]) -> int | None:
 
 
 def fired_upstream(
-    spec: StageSpec, ran: Mapping[str, StageRun], stages: Mapping[str, StageState]
+    spec: StageSpec, runs: Mapping[str, StageRun], stages: Mapping[str, StageState]
 ) -> dict[str, int | None]:
     """By earlier stage what it has fired up to, with the epoch that runs; None: nothing.
 
     Args:
         spec: the stage that follows.
-        ran: what other stages have done in the epoch.
+        runs: what other stages have done in the epoch.
         stages: where all stages stood before it.
     """
     return known(
         {
-            edge.origin: ran[edge.origin].fired_ms if edge.origin in ran else stages[edge.origin].watermark.fired_ms
+            edge.origin: runs[edge.origin].fired_ms if edge.origin in runs else stages[edge.origin].watermark.fired_ms
             for edge in spec.leading_edges
         },
         stages,
@@ -96,13 +96,13 @@ def fired_upstream(
 
 
 def reached_upstream(
-    spec: StageSpec, ran: Mapping[str, StageRun], stages: Mapping[str, StageState]
+    spec: StageSpec, runs: Mapping[str, StageRun], stages: Mapping[str, StageState]
 ) -> dict[str, int | None]:
     """The same of how far event times bring it; arguments as of :func:`fired_upstream`."""
     return known(
         {
-            edge.origin: ran[edge.origin].reached_ms
-            if edge.origin in ran
+            edge.origin: runs[edge.origin].reached_ms
+            if edge.origin in runs
             else stages[edge.origin].watermark.would_reach(None)
             for edge in spec.leading_edges
         },
@@ -116,24 +116,24 @@ def known(times_ms: Mapping[str, int], stages: Mapping[str, StageState]) -> dict
     return {origin: None if time_ms == MIN_WATERMARK else time_ms for origin, time_ms in final.items()}
 
 
-def has_ended(uid: str, specs: Mapping[str, StageSpec], ran: Mapping[str, StageRun]) -> bool:
+def has_ended(uid: str, specs: Mapping[str, StageSpec], runs: Mapping[str, StageRun]) -> bool:
     """Whether a stage, and all before it, have had MAX_WATERMARK in this epoch and will hand on nothing more.
 
     Args:
         uid: the stage.
         specs: all stages, by uid.
-        ran: what they have done in the epoch.
+        runs: what they have done in the epoch.
     """
     spec = specs[uid]
     # End hooks, and events that are still on their way, come when the stage finishes.
-    if uid not in ran or spec.operator.has_end_hooks or spec.coordinator is not None:
+    if uid not in runs or spec.operator.has_end_hooks or spec.coordinator is not None:
         return False
-    order = ran[uid].order.spec
-    return _is_the_end(order) and all(has_ended(edge.origin, specs, ran) for edge in spec.edges)
+    order = runs[uid].order.spec
+    return _is_the_end(order) and all(has_ended(edge.origin, specs, runs) for edge in spec.edges)
 
 
 def gets_the_end(
-    spec: StageSpec, own: StageRequest | None, specs: Mapping[str, StageSpec], ran: Mapping[str, StageRun]
+    spec: StageSpec, own: StageRequest | None, specs: Mapping[str, StageSpec], runs: Mapping[str, StageRun]
 ) -> bool:
     """Whether MAX_WATERMARK comes to a stage that follows others with this epoch: from those, and from its sources.
 
@@ -141,11 +141,11 @@ def gets_the_end(
         spec: the stage.
         own: what it was told to do with the rows of its sources; None: nothing.
         specs: all stages, by uid.
-        ran: what they have done in the epoch.
+        runs: what they have done in the epoch.
     """
     if spec.reads and (own is None or not _is_the_end(own.spec)):
         return False
-    return all(has_ended(edge.origin, specs, ran) for edge in spec.edges)
+    return all(has_ended(edge.origin, specs, runs) for edge in spec.edges)
 
 
 def _is_the_end(epoch: EpochSpec) -> bool:

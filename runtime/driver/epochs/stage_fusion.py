@@ -70,9 +70,9 @@ class StageFusion:
         """Shards are dealt anew: what was planned for those that there were is of no use."""
         self._pairs.clear()
 
-    def note(self, ran: Mapping[str, StageRun]) -> None:
+    def note(self, runs: Mapping[str, StageRun]) -> None:
         """Look at what the stages of an epoch have done."""
-        for uid, done in ran.items():
+        for uid, done in runs.items():
             if done.order.frame is not None:
                 handed_on = any(report.output or report.handed_on_rows for report in done.reports)
                 (self._hand_on.add if handed_on else self._hand_on.discard)(uid)
@@ -116,11 +116,11 @@ class StageFusion:
         )
         if done is None:
             return {}
-        ran = {first.uid: self.times.ran(first, order, done[0], {})}
-        if self._following(base, second, ran[first.uid]) != spec:  # its tasks had to know more than they did
+        runs = {first.uid: self.times.stage_run(first, order, done[0], {})}
+        if self._following(base, second, runs[first.uid]) != spec:  # its tasks had to know more than they did
             return {}
-        ran[second.uid] = self.times.ran(second, StageRequest(spec), done[1], ran)
-        return ran
+        runs[second.uid] = self.times.stage_run(second, StageRequest(spec), done[1], runs)
+        return runs
 
     def _part(self, stage: StageSpec, spec: EpochSpec, sorter: Sorter) -> FusedStage:
         state = self.state.stages[stage.uid]

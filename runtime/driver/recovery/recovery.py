@@ -25,7 +25,7 @@ from ...checkpoints.savepoints.restore import check_restorable, restore_if_asked
 from ...checkpoints.store import CheckpointStore
 from ...connectors.sources.data_loss import ForgottenMessages, forgotten_messages, kafka_offsets
 from ...connectors.sources.live_sources import live_sources, sources_read_once
-from ...operators.contract import Evolved, KeyedOperator
+from ...operators.contract import EvolvedOperator, KeyedOperator
 from ...protocols.watermarks import ONLY
 from ...spark_io.spark_sources import log_numbers
 from ...storage.filesystem import delete_quietly, exists
@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Recovered:
+class RecoveredRun:
     """The state to go on from, and the checkpoint that it came from (None: a fresh start)."""
 
     #: The job with operators that have taken over the state.
@@ -104,7 +104,7 @@ def check_identity(job: JobSpec, store: CheckpointStore) -> JobIdentity | None:
     return known
 
 
-def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Recovered:
+def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> RecoveredRun:
     """Bring everything to the last complete checkpoint, or to the beginning; the sink must be open."""
     log = store.spark_log
     restore_if_asked(job, store, identity)
@@ -113,7 +113,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
         parallelism = job.settings.shards(job.spark)
         state = fresh_state(job, identity.job_id, identity.max_parallelism, parallelism)
         pin, lost_files = _recover_backlog(job, store, state)
-        return Recovered(job, state, None, pin, lost=lost_files)
+        return RecoveredRun(job, state, None, pin, lost=lost_files)
     taken = {stage.uid: evolved(stage.operator, store, identity, metadata) for stage in job.stages}
     for stage in job.stages:
         by = taken[stage.uid].operator.key_group_columns
@@ -143,10 +143,10 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
     for handoff in handoffs_of(job, store).values():
         handoff.staging.sweep()
     if job.late_rows is not None:
-        job.late_rows.sweep()
+        job.late_rows.sink.staging.sweep()
     for uid, held in state.stages.items():
         store.retention.collect_garbage(uid, held.manifests)
-    return Recovered(
+    return RecoveredRun(
         job,
         state,
         metadata,
@@ -176,11 +176,11 @@ def _described(job: JobSpec) -> tuple[dict[str, Any], ...]:
 
 def evolved(
     operator: KeyedOperator, store: CheckpointStore, identity: JobIdentity, metadata: CheckpointMetadata
-) -> Evolved:
+) -> EvolvedOperator:
     """The operator that takes over a checkpoint's state; errors as of :meth:`KeyedOperator.evolved`."""
     held = next((one for one in metadata.operators if one.uid == operator.uid), None)
     if held is None:
-        return Evolved(operator)
+        return EvolvedOperator(operator)
     if held.shards:  # state stays in the key groups that it is in
         operator = operator.in_key_groups_by(None if held.layout is None else held.layout.key_group_places)
     stored, described = StateRegistry.from_json(held.registry), identity.of_stage(operator.uid)
@@ -210,7 +210,7 @@ def check_sources(job: JobSpec, metadata: CheckpointMetadata, store: CheckpointS
             "names, number and order are fixed for the life of the state [upgrade:U17]"
         )
     _check_kinds(job, metadata, store)
-    _check_told(job, metadata, store)
+    _check_first_offsets(job, metadata, store)
     for stage in job.stages:
         _check_inputs(stage, live, metadata, store)
 
@@ -230,20 +230,20 @@ def _check_kinds(job: JobSpec, metadata: CheckpointMetadata, store: CheckpointSt
             )
 
 
-def _check_told(job: JobSpec, metadata: CheckpointMetadata, store: CheckpointStore) -> None:
+def _check_first_offsets(job: JobSpec, metadata: CheckpointMetadata, store: CheckpointStore) -> None:
     """Raise CheckpointMismatchError if a history that is read in part ends somewhere else than when it was begun."""
     history = metadata.sources.get("history")
     if job.live is None or metadata.spark is None or history is None or history.finished or history.position is None:
         return
     began = metadata.spark.offset_entry.splitlines()[2:]
     for number, source in zip(log_numbers(job.live), live_sources(job.live), strict=True):
-        told, at = source.first_offset, began[number] if number < len(began) else None
-        if told is not None and at is not None and json.loads(told) != json.loads(at):
+        first_offset, at = source.first_offset, began[number] if number < len(began) else None
+        if first_offset is not None and at is not None and json.loads(first_offset) != json.loads(at):
             raise CheckpointMismatchError(
                 f"the job in {store.location!r} has read a part of its history up to checkpoint"
-                f" {metadata.checkpoint_id}, and live was to begin at {at}; now it would begin at {told}, so what lies"
-                " between would come twice or not at all. Give the version (or snapshot) that the job began with"
-                " [upgrade:U21]"
+                f" {metadata.checkpoint_id}, and live was to begin at {at}; now it would begin at {first_offset}, so"
+                " what lies between would come twice or not at all. Give the version (or snapshot) that the job began"
+                " with [upgrade:U21]"
             )
 
 
@@ -333,7 +333,7 @@ def _recover_backlog(
     else:
         pin.discard()
     if job.late_rows is not None:
-        job.late_rows.sweep()
+        job.late_rows.sink.staging.sweep()
     staged = {file.name for its in reports.values() for report in its for file in report.output}
     job.sink.staging.sweep(keep=staged)
     delete_quietly(store.filesystem, store.runs)

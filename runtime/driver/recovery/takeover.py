@@ -50,8 +50,8 @@ def open_outputs(job: JobSpec, store: CheckpointStore, identity: JobIdentity) ->
     staging = StagingFolder(store.filesystem, store.output, staging_uri)
     job.sink.open(job.spark, staging, identity.job_id)
     if job.late_rows is not None:
-        job.late_rows.branch = store.branch.number
-        job.late_rows.open(job.spark, staging, identity.job_id)
+        job.late_rows.sink.branch = store.branch.number
+        job.late_rows.sink.open(job.spark, staging, identity.job_id)
 
 
 def begin_branch(job: JobSpec, store: CheckpointStore, identity: JobIdentity, claim: LeaseClaim) -> None:
@@ -180,7 +180,7 @@ def remove_older_branches(job: JobSpec, store: CheckpointStore) -> None:
         _remove(store.filesystem, path)
     job.sink.remove_older_branches()
     if job.late_rows is not None:
-        job.late_rows.remove_older_branches()
+        job.late_rows.sink.remove_older_branches()
 
 
 def _remove(filesystem: fs.FileSystem, path: str) -> None:

@@ -15,7 +15,7 @@ from ...checkpoints.store import CheckpointStore
 from ...storage.filesystem import absolute, resolve
 from .remote_requests import Action, Request, RequestFolder
 
-_NAP_S = 0.2
+_WAIT_S = 0.2
 #: How long an answer is waited for after the run has given the location free: while its process may still be there, and
 #: when it is known to be dead.
 _GRACE_S, _DEAD_GRACE_S = 30.0, 2.0
@@ -125,7 +125,7 @@ def _wait(
                 else f"the job on {location!r} has not taken up the request in time, which is withdrawn: a job takes"
                 " requests once it has recovered"
             )
-        clock.sleep(_NAP_S)
+        clock.sleep(_WAIT_S)
 
 
 def _what_is_left(folder: RequestFolder, request: Request, location: str) -> str:

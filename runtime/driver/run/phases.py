@@ -82,7 +82,7 @@ def run_backlog(run: RunningJob, ending: Ending, phase: Phase) -> None:
         passes += 1
 
     context.live.drain(on_batch, at_once=at_once)
-    run.offsets.tell(context.live.query)
+    run.offsets.report(context.live.query)
     if passes == 0 and (not rows.is_empty or state.epoch == 0):
         epochs.sorted_pass(phase, rows.with_empty(job), final_ms, drop_late=drop_late, at_end=at_end, pin=run.pin)
         context.live_start.was_read(state)
@@ -149,14 +149,14 @@ def run_catch_up(run: RunningJob, ending: Ending, phase: Phase) -> None:
         if context.savepoints.ready_stop() is not None:
             return
     context.live.drain(on_batch)
-    run.offsets.tell(context.live.query)
+    run.offsets.report(context.live.query)
 
 
 def run_switch(run: RunningJob, ending: Ending, phase: Phase) -> None:
     """isBacklog turns false: rows become visible, and under interval 0 a checkpoint is taken at once."""
     with run.context.turn:
         run.epochs.check_stopped()
-        run.seams.tell()
+        run.seams.report()
         for name in run.state.sources:
             run.sources.set_backlog(name, False, "the backlog is processed")
         if "history" in run.state.sources:
@@ -276,7 +276,7 @@ def _live_step(run: RunningJob, ending: Ending, phase: Phase, live: LiveSource) 
         return
     run.events.hand_over()  # what shards have sent while a checkpoint was being completed
     drained = live.is_drained
-    run.offsets.tell(live.query)
+    run.offsets.report(live.query)
     run.epochs.tick(phase, idle=drained)
     if drained:
         run.sources.note_drained()

@@ -88,7 +88,7 @@ def redealt_at_restart(checkpoint: CheckpointMetadata, state: JobState) -> Shard
     return None if before == after else ShardsRescaled(before=before, after=after)
 
 
-def deal_anew(state: JobState, events: JobEvents, graph: GraphEpochs, shards: Mapping[str, int]) -> None:
+def reassign_shards(state: JobState, events: JobEvents, graph: GraphEpochs, shards: Mapping[str, int]) -> None:
     """Deal the state of some stages to other numbers of shards.
 
     Args:
@@ -118,7 +118,7 @@ class Rescaling:
 
     run: RunningJob
     #: What was dealt and is in no checkpoint yet: shards by stage, before and after, and the last checkpoint before.
-    _dealt: tuple[dict[str, int], dict[str, int], int] | None = field(init=False, default=None)
+    _reassigned: tuple[dict[str, int], dict[str, int], int] | None = field(init=False, default=None)
     #: Whether another checkpoint was asked for, since the one that was to hold that has failed.
     _asked_again: bool = field(init=False, default=False)
     #: The checkpoint that is completed beside the epochs before shards are dealt.
@@ -132,7 +132,7 @@ class Rescaling:
         with run.context.turn:
             run.checkpoints.look()
             self._tell_if_held()
-            if self._dealt is not None:
+            if self._reassigned is not None:
                 self._go_on_holding()
                 return
             shards = self._wanted(requests.begin())
@@ -143,7 +143,7 @@ class Rescaling:
             elif self._has_failed_beside() or not run.checkpoints.checkpoint_if_behind(RESCALE):
                 requests.refuse_begun("its checkpoint failed, and the query goes on with the shards that it has")
             else:
-                self._deal(shards)
+                self._reassign(shards)
             self._ahead = None
 
     def finish(self) -> None:
@@ -196,24 +196,24 @@ class Rescaling:
             wanted.update({uid: request.parallelism for uid in uids if not stages[uid].finished})
         return {uid: count for uid, count in wanted.items() if count != len(stages[uid].shards)}
 
-    def _deal(self, shards: Mapping[str, int]) -> None:
+    def _reassign(self, shards: Mapping[str, int]) -> None:
         run, state = self.run, self.run.state
         before = state.parallelism
         failpoint("rescale-before-dealing")
-        deal_anew(state, run.events, run.epochs.graph, shards)
+        reassign_shards(state, run.events, run.epochs.graph, shards)
         run.tasks.lifecycle = lifecycle_of(run.job, state)  # whose sources are as after a restart: some have ended
         run.context.published.of_state(state)
-        self._dealt, self._asked_again = (before, state.parallelism, state.checkpoint_id), False
+        self._reassigned, self._asked_again = (before, state.parallelism, state.checkpoint_id), False
         failpoint("rescale-dealt")
         run.checkpoints.checkpoint_beside(RESCALE)
 
     def _tell_if_held(self) -> None:
         """Answer and tell of a dealing, once a checkpoint holds it."""
-        if self._dealt is None:
+        if self._reassigned is None:
             return
-        before, after, checkpoint_id = self._dealt
+        before, after, checkpoint_id = self._reassigned
         if self.run.state.checkpoint_id > checkpoint_id:
-            self._dealt = None
+            self._reassigned = None
             self.run.context.listener.on(
                 ShardsRescaled(before=before, after=after, checkpoint_id=self.run.state.checkpoint_id)
             )

@@ -30,7 +30,7 @@ from ...storage.filesystem import resolve
 from ...storage.spark_paths import spark_uri
 from ...support.clean_up import take_all
 from ...support.failpoints import failpoint
-from ..recovery.recovery import Recovered, identify, recover, refuse_more_after_the_end
+from ..recovery.recovery import RecoveredRun, identify, recover, refuse_more_after_the_end
 from ..recovery.takeover import begin_branch, open_outputs, remove_older_branches
 from ..requests.commit_queue import CommitQueue
 from ..requests.pause_switch import PauseSwitch
@@ -38,7 +38,7 @@ from .live_start import LiveStart
 from .phases import PHASES
 from .rescaling import redealt_at_restart
 from .run_context import RunContext
-from .run_snapshot import Published, RunSnapshot
+from .run_snapshot import Published
 from .run_stop import RunStop
 from .running_job import RunningJob
 from .shutdown import Ending
@@ -77,7 +77,7 @@ class JobRunner:
             uri = spark_uri(job.spark, location, f"{path}/spark")
             live = LiveSource(job.live, uri, job.name, turn, stopping)
         # What is below the location moves to the branch that the run works in, which is known when it is claimed.
-        self._context = RunContext(
+        self.context = RunContext(
             run_id=run_id,
             store=store,
             listener=listener,
@@ -94,51 +94,14 @@ class JobRunner:
             published=Published(),
         )
         #: What users ask for.
-        self.requests = UserRequests(job, self._context)
+        self.requests = UserRequests(job, self.context)
         #: Ends the run.
-        self.stopping = RunStop(job, self._context)
+        self.stopping = RunStop(job, self.context)
         #: The location's, from the moment when it is claimed.
         self.identity: JobIdentity | None = None
-        #: Set once recovery is done.
-        self._run: RunningJob | None = None
+        #: The parts of the run; None: it has not recovered yet.
+        self.running: RunningJob | None = None
         self._ending: Ending | None = None
-
-    # -- what others may know ----------------------------------------------------------------------------------------
-
-    @property
-    def now(self) -> RunSnapshot:
-        """Where the run stood when it last changed; for any thread."""
-        return self._context.published.now
-
-    @property
-    def backlog(self) -> BacklogProgress:
-        """How far the backlog has come."""
-        return self._context.backlog
-
-    @property
-    def store(self) -> CheckpointStore:
-        """The checkpoint location's."""
-        return self._context.store
-
-    @property
-    def lease(self) -> DriverLease:
-        """The run's claim on the location."""
-        return self._context.lease
-
-    @property
-    def live(self) -> LiveSource | None:
-        """The live source's query; None: the job has none."""
-        return self._context.live
-
-    @property
-    def pause(self) -> PauseSwitch:
-        """Whether the run makes a pause."""
-        return self._context.pause
-
-    @property
-    def running(self) -> RunningJob | None:
-        """The parts of the run; None: it has not recovered yet."""
-        return self._run
 
     # -- the run -----------------------------------------------------------------------------------------------------
 
@@ -148,7 +111,7 @@ class JobRunner:
         Raises:
             CheckpointError: another driver has it, it is not for this job, or it cannot be written to.
         """
-        context, store = self._context, self._context.store
+        context, store = self.context, self.context.store
         if context.lease.claim is None:
             try:
                 claimed = context.lease.take(store.view)
@@ -171,12 +134,12 @@ class JobRunner:
         """Recover, then execute the phases; returns at the end of input or when stopped."""
         self.claim()
         self.stopping.thread_id = threading.get_ident()
-        self.job.spark.sparkContext.addJobTag(self._context.tag_of_all)
-        context, why = self._context, "the query has ended"
+        self.job.spark.sparkContext.addJobTag(self.context.tag_of_all)
+        context, why = self.context, "the query has ended"
         try:
             assert self.identity is not None, "claim() finds it"
             recovered = self._recovered(self.identity)
-            self._run = self.stopping.run = run = RunningJob.of(recovered, context)
+            self.running = self.stopping.run = run = RunningJob.of(recovered, context)
             self._ending = ending = Ending(run)
             self._go_through(run, ending, recovered)
             self._tidy()
@@ -186,7 +149,7 @@ class JobRunner:
             raise
         except BaseException as error:
             context.failed.set()
-            explained = error if self._run is None else self._run.losses.explained(error)
+            explained = error if self.running is None else self.running.losses.explained(error)
             why = f"the query has failed: {what_happened(explain_jvm_loss(translate(explained), self.job.spark))}"
             try:
                 context.lease.find_out()
@@ -201,30 +164,30 @@ class JobRunner:
             context.pause.close(why)
             # Whatever else fails now, perhaps for the same reason, is neither why the run ends nor a reason to stay.
             steps: list[Callable[[], object]] = []
-            if self._run is not None:
+            if self.running is not None:
                 # What it completes it does before anything that it needs is closed.
                 steps += [self._give_up_checkpoint]
             steps += [partial(context.rescales.close, why)]
-            if self._run is not None:
+            if self.running is not None:
                 steps += [
-                    self._run.beside.close,
-                    self._run.tidying.close,
-                    self._run.events.close,
-                    self._run.losses.close,
+                    self.running.beside.close,
+                    self.running.tidying.close,
+                    self.running.events.close,
+                    self.running.losses.close,
                 ]
-            if self._run is not None and self._ending is not None:
+            if self.running is not None and self._ending is not None:
                 # Before another run may remove their files.
                 steps += [self._ending.wait_for_savepoints]
-                steps += [executor.close for executor in self._run.executors.values()]
+                steps += [executor.close for executor in self.running.executors.values()]
             steps += [] if context.live is None else [context.live.close]
             take_all(*steps, context.lease.release)
             context.commits.close("the run has ended")
 
-    def _recovered(self, identity: JobIdentity) -> Recovered:
+    def _recovered(self, identity: JobIdentity) -> RecoveredRun:
         """Find out where the job stands, and keep older drivers from what can be seen."""
-        store, lease = self._context.store, self._context.lease
+        store, lease = self.context.store, self.context.lease
         assert lease.claim is not None
-        self.job.sink.ending = self._context
+        self.job.sink.ending = self.context
         begin_branch(self.job, store, identity, lease.claim)
         open_outputs(self.job, store, identity)
         recovered = recover(self.job, store, identity)
@@ -233,9 +196,9 @@ class JobRunner:
         remove_older_branches(self.job, store)
         return recovered
 
-    def _go_through(self, run: RunningJob, ending: Ending, recovered: Recovered) -> None:
-        context, state = self._context, run.state
-        self._tell(recovered)
+    def _go_through(self, run: RunningJob, ending: Ending, recovered: RecoveredRun) -> None:
+        context, state = self.context, run.state
+        self._report_recovery(recovered)
         if state.finished:
             refuse_more_after_the_end(run.job, context.store, state)
             context.listener.on(RunFinished(None))
@@ -261,9 +224,9 @@ class JobRunner:
                 return
         self._close_tasks()
 
-    def _tell(self, recovered: Recovered) -> None:
+    def _report_recovery(self, recovered: RecoveredRun) -> None:
         """Say what was found."""
-        listener, checkpoint = self._context.listener, recovered.checkpoint
+        listener, checkpoint = self.context.listener, recovered.checkpoint
         if checkpoint is not None:
             listener.on(
                 RunRestored(
@@ -282,21 +245,21 @@ class JobRunner:
             listener.on(file_lost(lost.path, lost.fate, recovered.state.epoch))
 
     def _give_up_checkpoint(self) -> None:
-        assert self._run is not None
-        with self._context.turn:
-            self._run.checkpoints.give_up()
+        assert self.running is not None
+        with self.context.turn:
+            self.running.checkpoints.give_up()
             if self._ending is not None:
                 self._ending.settle_rescale()
 
     def _tidy(self) -> None:
-        if self._run is not None:
-            with self._context.turn:
-                self._run.checkpoints.housekeeping.finish()
+        if self.running is not None:
+            with self.context.turn:
+                self.running.checkpoints.housekeeping.finish()
 
     def _close_tasks(self) -> None:
         """The run ends as things stand, and when the checkpoint in flight is complete."""
-        if self._run is not None:
-            with self._context.turn:
-                self._run.checkpoints.wait()
+        if self.running is not None:
+            with self.context.turn:
+                self.running.checkpoints.wait()
         if self._ending is not None:
             self._ending.cancel()

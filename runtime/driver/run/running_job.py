@@ -31,7 +31,7 @@ from .run_parts import checkpoint_services, completing_threads, executor_of, sch
 
 if TYPE_CHECKING:
     from ...spec import JobSpec
-    from ..recovery.recovery import Recovered
+    from ..recovery.recovery import RecoveredRun
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class RunningJob:
     is_recovered: bool
 
     @classmethod
-    def of(cls, recovered: Recovered, context: RunContext) -> RunningJob:
+    def of(cls, recovered: RecoveredRun, context: RunContext) -> RunningJob:
         """Put the parts together."""
         job, state, listener = recovered.job, recovered.state, context.listener
         scheduler = scheduler_of(job, state)
@@ -124,8 +124,8 @@ class RunningJob:
                 stage_result=graph.stage_whole_result,
                 beside=beside,
                 housekeeping=Housekeeping(services, state, tidying),
-                tell=published,
-                tell_failed=listener.on,
+                on_completed=published,
+                on_failed=listener.on,
                 beside_and_wait=beside.wait_for,
             ),
             beside=beside,

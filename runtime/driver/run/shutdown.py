@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ....errors import QueryError
-from ...checkpoints.metadata import WantedSavepoint
+from ...checkpoints.metadata import DueSavepoint
 from ...checkpoints.savepoints.background import SavepointCopies
 from ...checkpoints.savepoints.queue import SavepointRequest
 from ...checkpoints.savepoints.writer import SavepointDraft
@@ -168,9 +168,9 @@ class Ending:
             raise failure from error
         request.answer.set_result(path)
 
-    def _wanted(self, request: SavepointRequest, path: str) -> WantedSavepoint:
+    def _wanted(self, request: SavepointRequest, path: str) -> DueSavepoint:
         """What a checkpoint says of the savepoint that it is taken for."""
-        return WantedSavepoint(savepoint_id=request.savepoint_id, path=path, plan=self.run.job.plan_json)
+        return DueSavepoint(savepoint_id=request.savepoint_id, path=path, plan=self.run.job.plan_json)
 
     def _copy_ahead(self, draft: SavepointDraft) -> None:
         """Copy all that the checkpoint which comes next will name."""
@@ -278,7 +278,7 @@ class Ending:
     def _close_sink(self, work: TaskWork) -> None:
         self.run.job.sink.close()
         if self.run.job.late_rows is not None:
-            self.run.job.late_rows.close()
+            self.run.job.late_rows.sink.close()
 
     def _commit(self, work: TaskWork) -> None:
         # Those of checkpoints are the coordinator's; without checkpoints there is one commit, of everything.

@@ -62,7 +62,7 @@ class SeamReport:
                     code="MIXEDMODE_SEAM_BROKEN",
                 )
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """At the switch: how each live input went on from its history."""
         for one in self.job.live_inputs:
             if one.seam is not None:

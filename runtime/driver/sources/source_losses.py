@@ -134,7 +134,7 @@ class SourceLosses:
                 self._on_lost(number, lost)
         for one in asked if watch.reads else ():
             if one is not None:
-                self._tell(one, watch.reads_part, anew)
+                self._report(one, watch.reads_part, anew)
 
     def _made_anew(self, batch_id: int) -> dict[tuple[int, str], list[ForgottenMessages]]:
         """The topics that are others than those which the job has read until a micro-batch; they are known from now on.
@@ -174,7 +174,7 @@ class SourceLosses:
         logger.warning("%s: lost; the job continues without them, because failOnDataLoss is false", lost)
         self.listener.on(messages_lost(lost, self._name(number), self.state.epoch))
 
-    def _about(self, number: int, batch_id: int) -> _Asked | None:
+    def _about(self, number: int, batch_id: int) -> _ReadRange | None:
         """Ask where the topics of a source begin before a micro-batch is read; None: nothing is known of that."""
         start, end = self.position(number, batch_id - 1), self.position(number, batch_id)
         if start is None or end is None:
@@ -186,12 +186,12 @@ class SourceLosses:
             if last > start.get(topic, {}).get(at, 0)
         ]
         try:
-            return _Asked(number, start, end, read, self._begins(number, read))
+            return _ReadRange(number, start, end, read, self._begins(number, read))
         except MixedModeError as error:  # an epoch does not fail for want of an answer
             logger.info("it is unknown whether messages are lost: %s", error)
             return None
 
-    def _tell(self, asked: _Asked, reads_part: bool, anew: Collection[tuple[int, str]]) -> None:
+    def _report(self, asked: _ReadRange, reads_part: bool, anew: Collection[tuple[int, str]]) -> None:
         try:
             before, after = asked.before(), self._begins(asked.number, asked.read)()
         except MixedModeError as error:
@@ -254,7 +254,7 @@ class LossWatch:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _ReadRange:
     """A micro-batch of one source that is being read."""
 
     number: int

@@ -34,26 +34,26 @@ class SourceOffsets:
     job: JobSpec
     listener: FactListener
     #: Epochs whose offsets are not told yet, by micro-batch.
-    _untold: dict[int, int] = field(init=False, default_factory=dict)
+    _unreported: dict[int, int] = field(init=False, default_factory=dict)
 
     def read_in(self, batch_id: int, epoch: int) -> None:
         """An epoch has read a micro-batch."""
-        self._untold[batch_id] = epoch
-        if len(self._untold) > _MOST:
-            del self._untold[min(self._untold)]
+        self._unreported[batch_id] = epoch
+        if len(self._unreported) > _MOST:
+            del self._unreported[min(self._unreported)]
 
-    def tell(self, query: StreamingQuery | None) -> None:
+    def report(self, query: StreamingQuery | None) -> None:
         """Tell what Spark knows by now."""
-        if query is None or not self._untold or not self._names:
+        if query is None or not self._unreported or not self._names:
             return
-        known = executed_batches(query, min(self._untold))
+        known = executed_batches(query, min(self._unreported))
         for batch_id, sources in known.items():
-            epoch = self._untold.pop(batch_id, None)
+            epoch = self._unreported.pop(batch_id, None)
             if epoch is not None:
                 self.listener.on(OffsetsKnown(epoch, dict(zip(self._names, map(_offsets, sources), strict=False))))
         # What is told in order and has not come before these never does: Spark has forgotten it.
-        for batch_id in [one for one in self._untold if one < max(known, default=one)]:
-            del self._untold[batch_id]
+        for batch_id in [one for one in self._unreported if one < max(known, default=one)]:
+            del self._unreported[batch_id]
 
     @cached_property
     def _names(self) -> tuple[str, ...]:

@@ -30,14 +30,14 @@ class SourceStatus:
         state: keeps what is known of them.
         scheduler: takes checkpoints by it.
         tasks: a source that has ended ends its task.
-        tell: called with each change of isBacklog.
+        on_change: called with each change of isBacklog.
     """
 
     job: JobSpec
     state: JobState
     scheduler: CheckpointScheduler
     tasks: TaskWorker
-    tell: Callable[[SourceChanged], None]
+    on_change: Callable[[SourceChanged], None]
     #: isBacklog by watermark lag; None: lag has no effect.
     _lag: LagGates | None = field(init=False, default=None)
 
@@ -54,7 +54,7 @@ class SourceStatus:
             return
         self.state.set_source(source, is_backlog=is_backlog)
         self.scheduler.set_backlog(source, is_backlog, clock_ms())
-        self.tell(SourceChanged(source=source, is_backlog=is_backlog, epoch=self.state.epoch, reason=why))
+        self.on_change(SourceChanged(source=source, is_backlog=is_backlog, epoch=self.state.epoch, reason=why))
 
     def ended(self, source: str) -> None:
         """A source will give no more rows."""

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...checkpoints.metadata import CheckpointMetadata, SourceState, SparkPosition, WantedSavepoint
+from ...checkpoints.metadata import CheckpointMetadata, DueSavepoint, SourceState, SparkPosition
 from ...connectors.sink_calls import SinkCall, calls_of
 from ...connectors.staged_form import StagedForm
 from ...connectors.staging import StagedFile
@@ -172,7 +172,7 @@ class CheckpointSnapshot:
     #: Whether it is the end of a drain.
     drained: bool
     #: What it is taken for; None: for itself.
-    savepoint: WantedSavepoint | None
+    savepoint: DueSavepoint | None
 
     @classmethod
     def of(
@@ -188,7 +188,7 @@ class CheckpointSnapshot:
         position: SparkPosition | None = None,
         branch: int = 0,
         drained: bool = False,
-        savepoint: WantedSavepoint | None = None,
+        savepoint: DueSavepoint | None = None,
     ) -> CheckpointSnapshot:
         """A job as it stands now.
 

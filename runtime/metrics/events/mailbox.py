@@ -122,10 +122,10 @@ class Mailbox(Generic[_T]):
                     self._done += 1
                     self._changed.notify_all()
                 continue
-            nap_s = self._until_next()
+            wait_s = self._until_next()
             with self._changed:
                 if not self._things and not self._is_closed:
-                    self._changed.wait(nap_s)
+                    self._changed.wait(wait_s)
 
     def _until_next(self) -> float | None:
         try:

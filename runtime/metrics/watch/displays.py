@@ -130,9 +130,9 @@ class LinesDisplay:
 def progress_line(run: RunRecord, now_ms: int) -> str | None:
     """How a run goes, in one line; None: there is nothing to be said yet."""
     if run.phase == "backlog" and run.backlog:
-        told = run.backlog[-1]
-        part = "" if told.fraction is None else f"{percent(told.fraction)}, "
-        return stage_of(run) + part + ", ".join(in_numbers(told))
+        progress = run.backlog[-1]
+        part = "" if progress.fraction is None else f"{percent(progress.fraction)}, "
+        return stage_of(run) + part + ", ".join(in_numbers(progress))
     if not run.epochs or run.phase == "backlog":
         return None
     last = run.epochs[-1]

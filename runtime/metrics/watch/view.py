@@ -70,11 +70,11 @@ def stage_of(run: RunRecord) -> str:
     return f"stage {run.backlog[-1].stage}: " if has_several and run.backlog else ""
 
 
-def bar(told: BacklogProgressed, stage: str = "") -> RenderableType:
+def bar(progress: BacklogProgressed, stage: str = "") -> RenderableType:
     """How far a sorted pass is: a bar, rows, rows/s, the time to go, spill."""
-    fraction = told.fraction
+    fraction = progress.fraction
     part = Text("    ") if fraction is None else Text(f"{percent(fraction):>5}", style="bold")
-    rows, *more = in_numbers(told)
+    rows, *more = in_numbers(progress)
     table = Table.grid(padding=(0, 1))
     # Before anything is measured the bar pulses: one that stood at 0 % would look like a job that hangs.
     total = None if fraction is None else 1.0
@@ -83,18 +83,18 @@ def bar(told: BacklogProgressed, stage: str = "") -> RenderableType:
     return table
 
 
-def in_numbers(told: BacklogProgressed) -> list[str]:
+def in_numbers(progress: BacklogProgressed) -> list[str]:
     """The same without a bar."""
-    of_all = "" if told.total_rows is None else f" of {told.total_rows:,}"
-    parts = [f"{told.rows:,}{of_all} rows", f"{whole(told.rows_per_second)} rows/s"]
-    if not told.rows:  # none is through yet: what has happened before the shards
-        parts = [f"{told.rows_read:,}{of_all} rows read"]
-        parts += [f"{told.rows_shuffled:,} shuffled"] if told.rows_shuffled else []
-    if (left := time_to_go(told.eta_s, told.eta_low_s, told.eta_high_s)) is not None:
+    of_all = "" if progress.total_rows is None else f" of {progress.total_rows:,}"
+    parts = [f"{progress.rows:,}{of_all} rows", f"{whole(progress.rows_per_second)} rows/s"]
+    if not progress.rows:  # none is through yet: what has happened before the shards
+        parts = [f"{progress.rows_read:,}{of_all} rows read"]
+        parts += [f"{progress.rows_shuffled:,} shuffled"] if progress.rows_shuffled else []
+    if (left := time_to_go(progress.eta_s, progress.eta_low_s, progress.eta_high_s)) is not None:
         parts.append(f"{left} to go")
-    parts.append(f"shards {told.shards_done}/{told.shards}")
-    if told.spilled_bytes:
-        parts.append(f"{size(told.spilled_bytes)} spilled")
+    parts.append(f"shards {progress.shards_done}/{progress.shards}")
+    if progress.spilled_bytes:
+        parts.append(f"{size(progress.spilled_bytes)} spilled")
     return parts
 
 

@@ -58,7 +58,7 @@ def watch(
     *,
     until: str | None = None,
     timeout_s: float | None = None,
-    nap: Callable[[float], object] = time.sleep,
+    wait: Callable[[float], object] = time.sleep,
 ) -> bool:
     """Look again and again until the run has ended; returns whether it has, or has begun the phase that is waited for.
 
@@ -67,7 +67,7 @@ def watch(
         is_running: whether there is a driver.
         until: a phase; None: the end.
         timeout_s: how long to watch; None: for ever.
-        nap: waits for some seconds, or until there is something to see.
+        wait: waits for some seconds, or until there is something to see.
     """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     try:
@@ -79,6 +79,6 @@ def watch(
                 return True
             if deadline is not None and time.monotonic() >= deadline:
                 return False
-            nap(LOOK_S)
+            wait(LOOK_S)
     finally:
         watcher.close()

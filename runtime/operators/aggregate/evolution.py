@@ -38,7 +38,7 @@ _Buffers = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
-class TakenOver:
+class EvolvedAggregates:
     """What a job works on from now on."""
 
     #: The very one that was given if nothing has moved.
@@ -53,7 +53,7 @@ class TakenOver:
 
 def take_over(
     partials: Partials, schema: pa.Schema, leading: int, record: Record, names: Sequence[str] | None, *, going_on: bool
-) -> TakenOver:
+) -> EvolvedAggregates:
     """Find each aggregate of a job in stored state.
 
     Args:
@@ -104,7 +104,7 @@ class _Match:
         self._stored = self._inferred(names) if record is None else from_record(record)
         self._is_recorded = record is not None
 
-    def taken_over(self, going_on: bool) -> TakenOver:
+    def taken_over(self, going_on: bool) -> EvolvedAggregates:
         parts, matched = self._parts()
         if not any(part.stored is not None for its in parts for part in its):
             self._refuse_another()
@@ -259,7 +259,7 @@ class _Match:
 
     # -- where it is ---------------------------------------------------------------------------------------------------
 
-    def _laid_out(self, parts: list[list[_Part]], changes: list[str]) -> TakenOver:
+    def _laid_out(self, parts: list[list[_Part]], changes: list[str]) -> EvolvedAggregates:
         layout, places = self._layout(parts)
         results: list[Result] = []
         since: dict[int, int] = {}
@@ -294,7 +294,7 @@ class _Match:
             since=since,
         )
         kept = layout.sources == list(range(len(self._labels)))
-        return TakenOver(moved, renamed, changes, None if kept else self._rewrite(layout))
+        return EvolvedAggregates(moved, renamed, changes, None if kept else self._rewrite(layout))
 
     def _layout(self, parts: list[list[_Part]]) -> tuple[_Layout, dict[tuple[Buffer, tuple[int, ...] | None], int]]:
         """The columns of state, those that are stored first; and where those of each buffer begin."""

@@ -33,7 +33,7 @@ from ...catalyst.columns import quoted
 from ...catalyst.struct_fields import recast
 from ...catalyst.types.arrow_types import arrow_schema
 from ..arrival_order import ARRIVAL_COLUMNS, arrival_columns, with_arrival
-from ..contract import EpochSpec, Evolved, ShardContext
+from ..contract import EpochSpec, EvolvedOperator, ShardContext
 from .columns import GROUPING_ID_COLUMN, MAX_TIME_COLUMN, ROWS_COLUMN, SESSION_END_COLUMN, SESSION_START_COLUMN
 from .definition import COUNT_ROWS, STATE_NAME, AggregateMode, Aggregation, GroupColumns, Partials, interval
 from .evolution import take_over
@@ -68,7 +68,7 @@ class AggregateOperator(Aggregation):
 
     def evolved(
         self, stored: StateRegistry, record: Any, described: Mapping[str, Any], *, going_on: bool = True
-    ) -> Evolved:
+    ) -> EvolvedOperator:
         """Take over the state of the aggregates that are still there; see :mod:`.evolution`."""
         descriptor = stored.get(STATE_NAME)
         names = described.get("aggregates")
@@ -78,7 +78,7 @@ class AggregateOperator(Aggregation):
             other._adopt(taken.partials, taken.renamed)
         other.registry = stored.with_schema(STATE_NAME, other.state_schema())
         other.slot = descriptor.slot
-        return Evolved(other, tuple(taken.changes), taken.rewrite)
+        return EvolvedOperator(other, tuple(taken.changes), taken.rewrite)
 
     def _adopt(self, partials: Partials, renamed: Sequence[Mapping[int, int]]) -> None:
         """Work on other columns of state; ``renamed``: for each output column its results by what they were."""

@@ -88,7 +88,7 @@ def whole_keys(
     """
     waiting: list[pa.RecordBatch] = []
     last: tuple[int, bytes] | None = None
-    for gathered, is_last in _told_the_last(_gathered(batches, least_rows)):
+    for gathered, is_last in _marking_the_last(_gathered(batches, least_rows)):
         parts = gathered
         if waiting and (is_last or sum(part.num_rows for part in waiting) <= sum(part.num_rows for part in parts)):
             # Most keys have few rows.  Those of a key with many are joined once, when all are there.
@@ -111,7 +111,7 @@ def whole_keys(
         yield key_rows(join(waiting), key_columns, codec)
 
 
-def _told_the_last(pieces: Iterator[list[pa.RecordBatch]]) -> Iterator[tuple[list[pa.RecordBatch], bool]]:
+def _marking_the_last(pieces: Iterator[list[pa.RecordBatch]]) -> Iterator[tuple[list[pa.RecordBatch], bool]]:
     """Each, and whether it is known to be the last one: behind a small one it is looked what comes.
 
     Few rows are all there is of most shards of an epoch, and what is done for a piece as a whole is most of their cost.

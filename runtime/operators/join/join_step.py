@@ -27,11 +27,7 @@ class JoinStep:
     """One go at some keys.
 
     Args:
-        tools: the execution's.
-        work: the keys, and their new rows.
-        exists: which of them have state.
-        data: the values of their heads, end to end.
-        offsets: where each begins in it.
+        tools, work, exists, data, offsets: as of :class:`LoadedKeys`.
         spool: of the one key whose rows come in parts; None: they do not.
     """
 

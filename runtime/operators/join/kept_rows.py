@@ -21,7 +21,7 @@ _CHUNKS = 32
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptRows:
     """What the keys of a hand have from now on."""
 
     #: Which of them have anything.
@@ -37,7 +37,9 @@ class Kept:
     dropped: np.ndarray
 
 
-def keep(hand: LoadedKeys, tools: JoinContext, stays_old: np.ndarray, stays_new: np.ndarray, *, is_part: bool) -> Kept:
+def keep(
+    hand: LoadedKeys, tools: JoinContext, stays_old: np.ndarray, stays_new: np.ndarray, *, is_part: bool
+) -> KeptRows:
     """Put together what stays.
 
     Args:
@@ -76,7 +78,7 @@ def keep(hand: LoadedKeys, tools: JoinContext, stays_old: np.ndarray, stays_new:
         entry_counts[present],
     )
     names = hand.names_of(made.keys, made.entries["chunk"].tolist(), CHUNK_SLOT)
-    return Kept(present, heads, timers_ms, names, values, np.flatnonzero(dropped))
+    return KeptRows(present, heads, timers_ms, names, values, np.flatnonzero(dropped))
 
 
 def _merged(hand: LoadedKeys, stays_old: np.ndarray, stays_new: np.ndarray) -> PairingRows:

@@ -16,7 +16,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from ...catalyst.spark_session import empty_frame
 from ..admission import is_late
-from ..contract import EpochSpec, Evolved, FirstPass, ShardContext
+from ..contract import EpochSpec, EvolvedOperator, FirstPass, ShardContext
 from ..keyed.keyed_rows import KEY_GROUP_COLUMN
 from .columns import MATCHED_COLUMN, TIME_COLUMN
 from .condition_check import ANSWER_COLUMN, ASKED_COLUMN, is_candidate
@@ -54,10 +54,10 @@ class JoinOperator(StreamJoin):
 
     def evolved(
         self, stored: StateRegistry, record: Any, described: Mapping[str, Any], *, going_on: bool = True
-    ) -> Evolved:
+    ) -> EvolvedOperator:
         """Take over the rows that wait; see :mod:`.evolution`."""
         changes = changes_of(self, stored, record)
-        return Evolved(self._with(registry=stored), tuple(changes))
+        return EvolvedOperator(self._with(registry=stored), tuple(changes))
 
     def late_rows(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame | None:
         """The rows of either side that are behind what has fired."""
@@ -90,9 +90,9 @@ class JoinOperator(StreamJoin):
         return None if self.has_condition else ()
 
     @property
-    def questions(self) -> JoinCondition | None:
+    def questions(self) -> PairCondition | None:
         """The condition, if bounds alone do not decide."""
-        return JoinCondition(self) if self.has_condition else None
+        return PairCondition(self) if self.has_condition else None
 
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
@@ -105,7 +105,7 @@ class JoinOperator(StreamJoin):
             run.close()
 
 
-class JoinCondition:
+class PairCondition:
     """Has Spark decide which pairs within bounds the rest of a join's condition is true of."""
 
     def __init__(self, operator: JoinOperator) -> None:

@@ -7,13 +7,13 @@ import pyarrow as pa
 
 from ...protocols.event_time import MIN_WATERMARK
 from .join_context import JoinContext
-from .kept_rows import Kept
+from .kept_rows import KeptRows
 from .loaded_keys import LoadedKeys
 from .state.blocks import decode_blocks
 from .state.chunks import CHUNK_SLOT, MARK_SLOT, Spool
 
 
-def write_kept(hand: LoadedKeys, tools: JoinContext, kept: Kept, spool: Spool | None) -> None:
+def write_kept(hand: LoadedKeys, tools: JoinContext, kept: KeptRows, spool: Spool | None) -> None:
     """Write the changes of some keys.
 
     Args:
@@ -55,7 +55,7 @@ def write_kept(hand: LoadedKeys, tools: JoinContext, kept: Kept, spool: Spool | 
     tools.cells.write(groups, names, heads, index)
 
 
-def _chunk_cells(hand: LoadedKeys, kept: Kept, spool: Spool | None) -> dict[bytes, bytes | None]:
+def _chunk_cells(hand: LoadedKeys, kept: KeptRows, spool: Spool | None) -> dict[bytes, bytes | None]:
     """The cells of chunks that are new or have changed, or go."""
     cells: dict[bytes, bytes | None] = dict(zip(kept.chunk_names, kept.chunk_values, strict=True))
     if spool is not None:

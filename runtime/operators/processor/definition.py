@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark import cloudpickle
@@ -45,6 +46,27 @@ def _takes_nothing(method: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return True
+
+
+@dataclass(frozen=True)
+class ProcessorHooks:
+    """The optional methods that a processor has."""
+
+    at_end: tuple[str, ...]
+    #: Whether it gets its rows as blocks of keys.
+    takes_blocks: bool
+    keeps_own_state: bool
+    restores_own_state: bool
+
+    @classmethod
+    def of(cls, processor: Any) -> ProcessorHooks:
+        """Those of a processor."""
+        return cls(
+            at_end=tuple(hook for hook in END_HOOKS if _takes_nothing(getattr(processor, hook, None))),
+            takes_blocks=callable(getattr(processor, BLOCK_HANDLER, None)),
+            keeps_own_state=_takes_nothing(getattr(processor, "snapshotShard", None)),
+            restores_own_state=callable(getattr(processor, "restoreShard", None)),
+        )
 
 
 class ProcessorStage(KeyedOperator):
@@ -109,13 +131,9 @@ class ProcessorStage(KeyedOperator):
         self.uses_event_time = time_mode == "eventTime"
         self.uses_processing_time = time_mode == "processingTime"
         self.has_timers = self.uses_event_time
-        self.end_hooks = tuple(hook for hook in END_HOOKS if _takes_nothing(getattr(processor, hook, None)))
-        self.has_end_hooks = bool(self.end_hooks)
-        #: Whether it gets its rows as blocks of keys.
-        self.takes_blocks = callable(getattr(processor, BLOCK_HANDLER, None))
+        self.hooks = ProcessorHooks.of(processor)
+        self.has_end_hooks = bool(self.hooks.at_end)
         self.takes_events = callable(getattr(processor, "handleEvent", None))
-        self.keeps_own_state = _takes_nothing(getattr(processor, "snapshotShard", None))
-        self.restores_own_state = callable(getattr(processor, "restoreShard", None))
         self.has_coordinator = has_coordinator
         self.event_max_bytes = event_max_bytes
         kind = (KIND_COLUMN,) if initial_state is not None else ()

@@ -15,7 +15,7 @@ from ...catalyst.columns import quoted
 from ...support.clean_up import take_all
 from ..admission import is_late
 from ..arrival_order import arrival_columns, with_arrival
-from ..contract import EpochSpec, Evolved, ShardContext
+from ..contract import EpochSpec, EvolvedOperator, ShardContext
 from ..keyed.keyed_rows import INITIAL_STATE_COLUMN, KIND_COLUMN
 from .definition import ProcessorStage
 from .run import ProcessorRun
@@ -56,7 +56,7 @@ class ProcessorOperator(ProcessorStage):
 
     def evolved(
         self, stored: StateRegistry, record: Any, described: Mapping[str, Any], *, going_on: bool = True
-    ) -> Evolved:
+    ) -> EvolvedOperator:
         """Take over the state of the same processor, or of another version of it."""
         was = None if record is None else record["outputMode"]
         if was is not None and self.output_mode is not None and was != self.output_mode:
@@ -111,8 +111,8 @@ class ProcessorOperator(ProcessorStage):
             run.execute(rows)
         except BaseException as error:
             take_all(run.close)  # what it raises now is not why
-            told = explain_failure(error, self, run)
-            if told is not error:
-                raise told from error
+            explained = explain_failure(error, self, run)
+            if explained is not error:
+                raise explained from error
             raise
         run.close()

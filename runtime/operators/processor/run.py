@@ -78,7 +78,7 @@ class ProcessorRun:
                 self._operator.registry, context.writer, epoch.processing_time_ms, context.base, epoch.keep_state
             )
             self._begin(state)
-            if self._operator.takes_blocks:
+            if self._operator.hooks.takes_blocks:
                 self._sorted_blocks(state, rows)
             else:
                 self._keys.sorted_pass(state, self._keyed(rows))
@@ -89,7 +89,7 @@ class ProcessorRun:
                 self._operator.registry, context.base, context.key_groups, epoch.processing_time_ms
             )
             self._begin(state)
-            if self._operator.takes_blocks:
+            if self._operator.hooks.takes_blocks:
                 self._counters.keys += self._blocks(state).live_epoch(self._pieces(rows), self.calls.row_times)
             else:
                 self._random(state, self._keyed(rows))
@@ -153,12 +153,12 @@ class ProcessorRun:
 
     def _end(self) -> None:
         """The processor's own hooks, if the input has ended; there is no current key, and no state to use."""
-        for hook in self._operator.end_hooks if self._epoch.ending else ():
+        for hook in self._operator.hooks.at_end if self._epoch.ending else ():
             rows = getattr(self._processor, hook)()
             if rows is not None:
                 self.calls.key = ()
                 self.calls.take(rows, self._epoch.watermark_ms)
-        if self._operator.keeps_own_state:
+        if self._operator.hooks.keeps_own_state:
             failpoint("task-events-snapshot")
             kept = self._processor.snapshotShard()  # type: ignore[attr-defined]
             what = f"own state of a shard from {self._operator.processor_name}.snapshotShard()"
@@ -176,10 +176,10 @@ class ProcessorRun:
         self._handle = TaskHandle(state, operator.time_mode, coordinator)
         self._processor.init(self._handle)
         self._handle.enter("handlers")
-        if not (operator.restores_own_state or events.inbox.events):
+        if not (operator.hooks.restores_own_state or events.inbox.events):
             return
         types = types_by_name(getattr(self._processor, "eventTypes", ()), operator.processor_name)
-        if operator.restores_own_state:
+        if operator.hooks.restores_own_state:
             self._processor.restoreShard([decode(kept, types) for kept in events.inbox.own_state])  # type: ignore[attr-defined]
         for event in events.inbox.events:
             failpoint("task-events-received")

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark import TaskContext
 
-from ....state.store.local_folder import local_root
 from ...jvm.worker.worker_tasks import task_begins
 from ...operators.contract import ShardContext, ShardCounters
 from ..report import NO_SHARD
@@ -40,7 +39,7 @@ class ConditionTask:
                 pass
             return
         task_begins()
-        key_groups = task.manifests[shard].key_groups
+        key_groups = task.states.manifests[shard].key_groups
         shard_context = ShardContext(
             shard,
             key_groups,
@@ -49,10 +48,10 @@ class ConditionTask:
             _Nothing(),
             _Nothing(),
             ShardCounters(),
-            local_dir=local_root(task.local_dir),
+            local_dir=task.states.local_root,
         )
         rows = checked_rows(batches, shard, key_groups)
-        with sorted_here(task.sort, task.local_dir, TaskMeter(), rows) as (ordered, _):
+        with sorted_here(task.sort, task.states.local_dir, TaskMeter(), rows) as (ordered, _):
             questions = operator_of(task.operator).questions
             assert questions is not None, "this task runs for an operator that asks Spark"
             yield from questions.ask(shard_context, ordered)

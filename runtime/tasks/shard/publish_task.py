@@ -97,7 +97,7 @@ class PublishTask:
             return
         # Whoever hands on a row, or their end, has left the report before.
         first = next((batch for batch in batches if batch.num_rows), None)
-        handed = take_report(self.task.local_dir, self.task.report_name(context.taskAttemptId()))
+        handed = take_report(self.task.states.local_dir, self.task.report_name(context.taskAttemptId()))
         if handed is None:
             if first is not None:
                 raise MixedModeError(

@@ -20,7 +20,6 @@ from functools import lru_cache, partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import fs
 from pyspark import TaskContext, cloudpickle
 from pyspark.sql.types import StructType
 
@@ -28,9 +27,7 @@ from ....errors import MisplacedRowsError
 from ....sorter import ExternalSorter
 from ....state.keys.keygroups import KeyGroupRange, bit_reversed, is_power_of_two
 from ....state.store.local_copy import LocalStateCopy, process_cache
-from ....state.store.local_folder import local_root
 from ....state.store.log import LogWriter
-from ....state.store.packed_manifests import PackedManifests
 from ....state.store.sst import SstWriter
 from ...connectors.output_place import AttemptOutput, OutputPlace
 from ...connectors.staging import in_partition
@@ -49,6 +46,7 @@ from ..report_accumulator import ReportSender
 from ..scan.partial_runs import PartialRuns
 from ..scan.row_runs import RowRuns
 from ..scan.worker_heap import keep_heap, release_heap
+from ..shard_states import ShardStates
 from .durable_files import Publications
 from .input_times import InputTimes
 from .pass_pause import PauseMarker
@@ -62,21 +60,16 @@ from .task_sorter import SortPlan, sorted_here
 class ShardTask:
     """The function handed to ``mapInArrow``; carries everything a task needs and nothing of the driver's process."""
 
-    job_id: str
     run_id: str
     epoch: EpochSpec
     #: The pickled KeyedOperator: unpickled once per process.
     operator: bytes
-    #: Committed state of every shard before this epoch, by shard.
-    manifests: PackedManifests
+    #: Before this epoch.
+    states: ShardStates
     #: Partition number -> shard, or ``NO_SHARD`` for a partition that is nobody's; those of one partition if all are
     #: ``in_one``.
     shards: tuple[int, ...]
-    state_filesystem: fs.FileSystem
-    state_pool: str
     output: OutputPlace
-    local_dir: str | None
-    cache_bytes: int
     sort: SortPlan | None = None
     #: Folder for live progress of a sorted pass; None: no live progress.
     progress_folder: str | None = None
@@ -94,7 +87,7 @@ class ShardTask:
     #: True if the output goes to another stage: each row with the watermark at which it is emitted.
     feeds_a_stage: bool = False
     #: Tells of what hands its rows on to the next stage; None: they stay in this Spark task.
-    teller: ReportSender | None = None
+    sender: ReportSender | None = None
     #: Column of the event times whose greatest is reported by input; None: nobody needs to know.
     input_times: str | None = None
     #: Partial aggregates that come from files, in order, besides the rows, or what is made of all rows; None: there are
@@ -133,17 +126,17 @@ class ShardTask:
             keep_heap()
         try:
             with Publications(1) as publications:
-                report = self._ran(attempt, self._named(batches), attempt.meter, publications)()
+                report = self._run_attempt(attempt, self._named(batches), attempt.meter, publications)()
         finally:
             release_heap()  # a scan may have kept it, and may have been in vain
         spool = attempt.spool
         if spool is None:
             yield report_batch(self.published(report).to_bytes())
-        elif self.teller is not None:
+        elif self.sender is not None:
             yield from spool.hand_on()
-            self.teller.tell(self.published(replace(report, handed_on_rows=spool.rows)).to_bytes())
+            self.sender.send(self.published(replace(report, handed_on_rows=spool.rows)).to_bytes())
         else:
-            leave_report(self.local_dir, self.report_name(context.taskAttemptId()), report.to_bytes())
+            leave_report(self.states.local_dir, self.report_name(context.taskAttemptId()), report.to_bytes())
             yield from spool.hand_on()
 
     def _named(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -163,15 +156,15 @@ class ShardTask:
         reports: list[Callable[[], ShardReport]] = []
         with (
             Publications(len(attempts)) as publications,
-            sorted_here(self.sort, self.local_dir, meter, meter.reading(batches)) as (rows, sorter),
+            sorted_here(self.sort, self.states.local_dir, meter, meter.reading(batches)) as (rows, sorter),
         ):
             slices = ShardSlices(rows)
             for place, attempt in enumerate(attempts):
                 if place:
                     failpoint("task-between-shards")
                     failpoint(f"task-between-shards-{self.epoch.style}")
-                rows_of_shard = slices.of(self.manifests[attempt.shard].key_groups)
-                report = self._ran(attempt, rows_of_shard, None, publications)
+                rows_of_shard = slices.of(self.states.manifests[attempt.shard].key_groups)
+                report = self._run_attempt(attempt, rows_of_shard, None, publications)
                 reports.append(partial(_with_spilled, report, _spilled(sorter) - spilled))
                 spilled = _spilled(sorter)
                 if attempt.spool is not None:
@@ -181,10 +174,10 @@ class ShardTask:
                 if attempt.spool is None:
                     yield report_batch(self.published(report()).to_bytes())
                     continue
-                assert self.teller is not None, "what is handed on in one task goes to the next stage"
-                self.teller.tell(self.published(replace(report(), handed_on_rows=attempt.spool.rows)).to_bytes())
+                assert self.sender is not None, "what is handed on in one task goes to the next stage"
+                self.sender.send(self.published(replace(report(), handed_on_rows=attempt.spool.rows)).to_bytes())
 
-    def _ran(
+    def _run_attempt(
         self,
         attempt: _Attempt,
         batches: Iterator[pa.RecordBatch],
@@ -201,7 +194,7 @@ class ShardTask:
         """
         if self.runs is not None:
             batches = self.runs.behind(batches, attempt.shard)
-        batches = checked_rows(batches, attempt.shard, self.manifests[attempt.shard].key_groups)
+        batches = checked_rows(batches, attempt.shard, self.states.manifests[attempt.shard].key_groups)
         times = None if self.input_times is None else InputTimes(self.input_times)
         rows = batches if times is None else times.reading(batches)
         report = attempt.run(rows if meter is None else meter.reading(rows), publications)
@@ -209,20 +202,10 @@ class ShardTask:
 
     def local_copy(self, shard: int) -> LocalStateCopy | None:
         """A shard's committed state, in this process; None: there is none."""
-        manifest = self.manifests[shard]
-        if not manifest.files:
+        if not self.states.manifests[shard].files:
             return None
-        cache = process_cache()
-        cache.retire(self.job_id, self.state_pool, len(self.manifests))
-        return cache.acquire(
-            self.job_id,
-            shard,
-            manifest,
-            self.state_filesystem,
-            self.state_pool,
-            local_root(self.local_dir),
-            self.cache_bytes,
-        )
+        self.states.retire()
+        return self.states.acquire(shard)
 
     def report_name(self, task_attempt_id: int) -> str:
         """Name of the report of an attempt that hands its rows on; the same whatever the epoch."""
@@ -230,7 +213,7 @@ class ShardTask:
 
     def output_name(self, attempt: str, shard: int) -> str:
         """Name of what an attempt stages, without the file's type; to other stages it says where its rows are."""
-        shards = len(self.manifests)
+        shards = len(self.states.manifests)
         if not self.feeds_a_stage or not is_power_of_two(shards):
             return attempt
         return in_partition(attempt, bit_reversed(shard, shards))
@@ -245,7 +228,7 @@ class ShardTask:
         failpoint(f"task-before-report-{self.epoch.style}")
         if self.report_folder is not None:
             path = f"{self.report_folder}/{report.attempt}{REPORT_SUFFIX}"
-            write_atomically(self.state_filesystem, path, seal(report.to_bytes()))
+            write_atomically(self.states.filesystem, path, seal(report.to_bytes()))
             failpoint("task-after-report-file")
         return report
 
@@ -279,7 +262,7 @@ class _Attempt:
     def begin(self) -> None:
         """Bring the state here."""
         self._failpoint("start")
-        if self.task.manifests[self.shard].files:
+        if self.task.states.manifests[self.shard].files:
             with self.meter.restoring(process_cache()):
                 self.base = self.task.local_copy(self.shard)
         self._failpoint("after-restore")
@@ -288,12 +271,12 @@ class _Attempt:
         """Work on the rows; returns what gives the report."""
         task = self.task
         operator = operator_of(task.operator)
-        manifest = task.manifests[self.shard]
-        local_dir = local_root(task.local_dir)
+        manifest = task.states.manifests[self.shard]
+        local_dir = task.states.local_root
         # Task attempt ids start again with each SparkContext; the run id and a random part make the name unique.
         name = f"e{task.epoch.epoch:08d}-s{self.shard:04d}-{task.run_id}-{self.task_attempt_id}-{uuid.uuid4().hex[:8]}"
         writer_class = SstWriter if task.epoch.style == "sorted" else LogWriter
-        writer = writer_class(task.state_filesystem, task.state_pool, local_dir, name, task.epoch.epoch)
+        writer = writer_class(task.states.filesystem, task.states.pool, local_dir, name, task.epoch.epoch)
         output = self._output(operator, name, local_dir)
         counters = ShardCounters()
         events = TaskEvents(dict(task.inboxes).get(self.shard, ShardInbox()))
@@ -360,12 +343,12 @@ class _Attempt:
         """Run the operator over the rows, sorted here if Spark has not; returns the bytes that the sorter spilled."""
         task = self.task
         if task.progress_folder is None:
-            with sorted_here(task.sort, task.local_dir, self.meter, batches) as (rows, sorter):
+            with sorted_here(task.sort, task.states.local_dir, self.meter, batches) as (rows, sorter):
                 operator.run(context, rows)
                 return _spilled(sorter)
         attempt = str(self.task_attempt_id)
-        progress = TaskProgress(task.state_filesystem, task.progress_folder, attempt, operator.rows_column)
-        with sorted_here(task.sort, task.local_dir, self.meter, progress.reading(batches)) as (rows, sorter):
+        progress = TaskProgress(task.states.filesystem, task.progress_folder, attempt, operator.rows_column)
+        with sorted_here(task.sort, task.states.local_dir, self.meter, progress.reading(batches)) as (rows, sorter):
             progress.spilled(_spilled(sorter))
             operator.run(context, progress.processing(rows))
             progress.write(done=True)

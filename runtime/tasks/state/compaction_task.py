@@ -12,21 +12,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyarrow import fs
 from pyspark import TaskContext
 
 from ....state.keys.keys import KeyCodec
 from ....state.keys.registry import StateRegistry
 from ....state.store.compaction import StateRewrite, compact, dead_entries, rewrite
-from ....state.store.local_copy import process_cache
-from ....state.store.local_folder import local_root
-from ....state.store.packed_manifests import PackedManifests
 from ....state.store.state_manifest import CompactionKind, StateManifest
 from ...catalyst.types.arrow_functions import mapped_in_arrow
 from ...jvm.worker.worker_tasks import task_begins
 from ...jvm.worker_errors import translate
 from ...support.failpoints import failpoint
 from ..report import NO_SHARD, REPORT_COLUMN, REPORT_SCHEMA
+from ..shard_states import ShardStates
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,20 +33,15 @@ if TYPE_CHECKING:
 class CompactionTask:
     """What a compaction task needs; like a shard task it only writes new, attempt-private files."""
 
-    job_id: str
     epoch: int
     name: str
-    manifests: PackedManifests
+    states: ShardStates
     #: What is due, by shard.  It was the driver that found out, so no task decides otherwise.
     kinds: Mapping[int, CompactionKind]
     #: Partition number -> shard, or ``NO_SHARD`` for a partition that is nobody's.
     shards: tuple[int, ...]
     registry: StateRegistry
     key_schema: pa.Schema
-    filesystem: fs.FileSystem
-    pool: str
-    local_dir: str | None
-    cache_bytes: int
     #: Processing time by which expired values are dropped.
     now_ms: int
     #: What becomes of the values on the way; None: they stay.
@@ -65,14 +57,10 @@ class CompactionTask:
         if shard == NO_SHARD:
             return
         failpoint("compaction-start")
-        manifest = self.manifests[shard]
-        local_dir = local_root(self.local_dir)
-        local_copy = process_cache().acquire(
-            self.job_id, shard, manifest, self.filesystem, self.pool, local_dir, self.cache_bytes
-        )
+        states, local_copy = self.states, self.states.acquire(shard)
         failpoint("compaction-after-restore")
         name = f"{self.name}-s{shard:04d}-{context.taskAttemptId()}"
-        where = (manifest, local_copy, self.filesystem, self.pool, local_dir, name)
+        where = (states.manifests[shard], local_copy, states.filesystem, states.pool, states.local_root, name)
         if self.change is None:
             is_dead = dead_entries(self.registry, KeyCodec(self.key_schema), self.now_ms)
             compacted = compact(*where, kind=self.kinds[shard], is_dead=is_dead)

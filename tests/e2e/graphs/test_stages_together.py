@@ -59,8 +59,8 @@ class Jobs:
             self.together.append(done is not None)
             return done
 
-        def told(one: ReportAccumulator, teller: Any) -> list[bytes]:
-            found = of(one, teller)
+        def reports_of(one: ReportAccumulator, sender: Any) -> list[bytes]:
+            found = of(one, sender)
             return [*found, found[0]] if self.doubles else found
 
         def noted(one: FusedStages, shape: Any, first: Any, second: Any) -> Any:
@@ -70,7 +70,7 @@ class Jobs:
 
         monkeypatch.setattr(FusedStages, "_planned", noted)
         monkeypatch.setattr(FusedStages, "execute", executed)
-        monkeypatch.setattr(ReportAccumulator, "of", told)
+        monkeypatch.setattr(ReportAccumulator, "of", reports_of)
 
 
 @pytest.mark.slow

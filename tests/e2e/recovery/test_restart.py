@@ -108,7 +108,7 @@ def test_history_that_was_streamed_in_part_is_not_lost_in_mixed_mode(
         query = world.queries[-1]
         if name == "epoch-applied" and query.status["epoch"] == 3:
             threading.Thread(target=query.stop).start()
-            assert query._runner._context.stopping.wait(300)
+            assert query._runner.context.stopping.wait(300)
 
     started = threading.Event()
     monkeypatch.setattr(runner, "failpoint", lambda name: started.wait(300))

@@ -182,7 +182,7 @@ def test_end_of_data_overtakes_savepoints(world: World, tmp_path: Path, monkeypa
                     there.queries[-1].stopWithSavepoint, str(there.folder / "savepoint"), drain=drain, wait=True
                 )
                 pool.shutdown(wait=False)
-                while there.queries[-1]._runner._context.savepoints.is_empty:
+                while there.queries[-1]._runner.context.savepoints.is_empty:
                     assert not asked["stop"].done(), asked["stop"].exception()
 
         started = threading.Event()
@@ -213,7 +213,7 @@ def test_place_that_is_lost_while_a_stop_waits(world: World, tmp_path: Path, mon
             pool = ThreadPoolExecutor(1)
             asked.append(pool.submit(query.stopWithSavepoint, str(place), drain=True, wait=True))
             pool.shutdown(wait=False)
-            while query._runner._context.savepoints.is_empty:
+            while query._runner.context.savepoints.is_empty:
                 assert not asked[0].done(), asked[0].exception()
             place.mkdir(exist_ok=True)
             (place / "theirs.txt").touch()

@@ -317,7 +317,7 @@ def test_savepoint_in_a_streamed_history(world: World, tmp_path: Path, monkeypat
             pool = ThreadPoolExecutor(1)
             asked["savepoint"] = pool.submit(world.queries[-1].stopWithSavepoint, str(tmp_path / "savepoint"))
             pool.shutdown(wait=False)
-            while world.queries[-1]._runner._context.savepoints.is_empty:
+            while world.queries[-1]._runner.context.savepoints.is_empty:
                 assert not asked["savepoint"].done(), asked["savepoint"].exception()
 
     started = threading.Event()
@@ -354,7 +354,7 @@ def test_savepoint_in_the_catch_up(world: World, tmp_path: Path, monkeypatch: py
             pool = ThreadPoolExecutor(1)
             asked["savepoint"] = pool.submit(world.queries[-1].stopWithSavepoint, str(tmp_path / "savepoint"))
             pool.shutdown(wait=False)
-            while world.queries[-1]._runner._context.savepoints.is_empty:
+            while world.queries[-1]._runner.context.savepoints.is_empty:
                 assert not asked["savepoint"].done(), asked["savepoint"].exception()
 
     monkeypatch.setattr(epoch_runner, "failpoint", after_two)

@@ -53,7 +53,7 @@ def land(world: World, first: int, last: int) -> None:
 def in_flight(query: MixedQuery) -> bool:
     """Whether a checkpoint is on its way now."""
     assert query.isActive, query.exception()
-    return query._runner._run.checkpoints.in_flight is not None  # type: ignore[union-attr]
+    return query._runner.running.checkpoints.in_flight is not None  # type: ignore[union-attr]
 
 
 def rows_read(query: MixedQuery) -> int:

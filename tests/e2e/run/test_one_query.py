@@ -118,7 +118,7 @@ def test_backlog_stream_and_restart_are_one_query(world: World, seen: Seen) -> N
         assert active == [(query.id, query.runId, "counted")]
         assert query.wait_for("live", _PATIENCE_S), query.exception()
         assert spark.streams.get(query.id).isActive and not seen.of("terminated", query.runId)
-        live: Any = query._runner.live
+        live: Any = query._runner.context.live
         assert live.query._jsq.streamingQuery().sparkSession().conf().get(SETTING) == "before"
         assert buses_of(spark) == buses + 1
         world.land(EVENTS[50:])
@@ -158,7 +158,7 @@ def test_a_job_without_live_input_is_a_query_and_tells_how_far_it_is(
 ) -> None:
     """A bounded job tells of its backlog while it works through it; rows that were told are not told again at its end,
     and observed metrics are handed on."""
-    monkeypatch.setattr(shown_run, "TELL_EVERY_S", 0)
+    monkeypatch.setattr(shown_run, "REPORT_EVERY_S", 0)
     rows = mixedmode.read(history=world.history(EVENTS)).observe("read", F.count("*").alias("rows"), F.max("key"))
     query: MixedQuery = rows.groupBy("key").agg(F.count("*")).writeStream.format("noop").start()
     query.awaitTermination()

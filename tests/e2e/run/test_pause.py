@@ -48,7 +48,7 @@ def test_live_query_makes_pauses(world: World, tmp_path: Path) -> None:
     with pytest.raises(QueryError, match="the query is paused"):
         query.processAllAvailable()
     world.land(EVENTS[100:120])
-    source = query._runner.live
+    source = query._runner.context.live
     assert source is not None and source.query is not None
     wait_until(query, lambda: source.query.status["isDataAvailable"] and source.query.status["isTriggerActive"])
     assert query.savepoint(tmp_path / "in-pause") == str(tmp_path / "in-pause")

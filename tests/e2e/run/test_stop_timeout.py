@@ -66,7 +66,7 @@ def start(world: World, deliver: Deliver, **options: str) -> MixedQuery:
 
 def threads_of(query: MixedQuery) -> list[str]:
     """The threads of a run that are still there, but its event log's, by their names."""
-    return [one.name for one in threading.enumerate() if query._runner._context.run_id in one.name]
+    return [one.name for one in threading.enumerate() if query._runner.context.run_id in one.name]
 
 
 @pytest.mark.parametrize("phase", ["backlog", pytest.param("live", marks=pytest.mark.slow)])

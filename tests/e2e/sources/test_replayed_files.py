@@ -35,10 +35,10 @@ def processed(world: World, monkeypatch: pytest.MonkeyPatch) -> Path:
     query.processAllAvailable()
     monkeypatch.setenv(failpoints.VARIABLE, "checkpoint-start=raise")
     failpoints._hits.clear()
-    before = query._runner._run.state.epoch  # type: ignore[union-attr]
+    before = query._runner.running.state.epoch  # type: ignore[union-attr]
     world.land(EVENTS[120:160])
-    wait_until(lambda: query._runner._run.state.epoch > before, "the epoch")  # type: ignore[union-attr]
-    batch = query._runner._run.state.batch_id  # type: ignore[union-attr]
+    wait_until(lambda: query._runner.running.state.epoch > before, "the epoch")  # type: ignore[union-attr]
+    batch = query._runner.running.state.batch_id  # type: ignore[union-attr]
     wait_until((world.checkpoints / "spark" / "commits" / str(batch)).exists, "Spark's commit")
     with pytest.raises(Exception, match="checkpoint-start"):
         query.processAllAvailable()

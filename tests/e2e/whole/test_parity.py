@@ -278,9 +278,9 @@ def test_nothing_fires_in_front_of_rows_that_wait(world: World, monkeypatch: pyt
 
     query = world.start(totals(mixedmode.read(live=world.live(maxFilesPerTrigger="1"))))
     assert query.wait_for("live", 300), query.exception()
-    with query._runner._context.turn:  # all three are there before the first is taken
+    with query._runner.context.turn:  # all three are there before the first is taken
         world.land(*WAITING)
-        source = query._runner.live
+        source = query._runner.context.live
         assert source is not None
         support.wait_until(lambda: source.query is not None and source.query.status["isDataAvailable"])
     support.wait_until(lambda: bool(world.output()) or query.exception() is not None)

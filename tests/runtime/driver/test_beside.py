@@ -26,7 +26,7 @@ from mixedmode.runtime.driver.coordinators.task_graph import lifecycle_of
 from mixedmode.runtime.driver.requests.pause_switch import PauseSwitch
 from mixedmode.runtime.driver.run.pausing import stands_still
 from mixedmode.runtime.driver.run.phases import commit_now
-from mixedmode.runtime.driver.run.rescaling import deal_anew
+from mixedmode.runtime.driver.run.rescaling import reassign_shards
 from mixedmode.state.store import state_manifest
 
 GRAPHS = [
@@ -247,7 +247,7 @@ def test_shards_that_are_dealt_anew_are_news_until_a_checkpoint_holds_them(job: 
     job.take("clock")
     job.at_once = True
     assert job.coordinator.checkpoint_if_behind("before")
-    deal_anew(job.state, job.events, mock.Mock(), dict.fromkeys(job.state.stages, 3))
+    reassign_shards(job.state, job.events, mock.Mock(), dict.fromkeys(job.state.stages, 3))
     job.tasks.lifecycle = lifecycle_of(job.spec, job.state)
     guard, job.store.guard = job.store.guard, lambda: (_ for _ in ()).throw(OSError("no space"))
     job.coordinator.checkpoint_beside("rescale")

@@ -62,7 +62,7 @@ def heard(job: Job, location: Path, *told_to: mixedmode.RunListener, drain_s: fl
     for listener in told_to:
         registry.add(listener)
     times = itertools.count(1_000_000, 5_000)
-    run = RunEvents(job.spec, RUN, heard_by=registry, now_ms=lambda: next(times), drain_s=drain_s)
+    run = RunEvents(job.spec, RUN, listeners=registry, now_ms=lambda: next(times), drain_s=drain_s)
     run.begin("q", 2, str(location), folder_of(location))
     both = facts.FactListeners(job.graph.listener, run)
     job.graph.listener = job.epochs.listener = both

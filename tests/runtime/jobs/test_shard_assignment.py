@@ -6,7 +6,7 @@ from collections import Counter
 
 from hypothesis import example, given
 from hypothesis import strategies as st
-from mixedmode.runtime.jobs.shard_assignment import dealt
+from mixedmode.runtime.jobs.shard_assignment import assign_shards
 
 NAMES = st.sampled_from("abcde")
 
@@ -16,7 +16,7 @@ NAMES = st.sampled_from("abcde")
 @example(["a"], {"b", "c", "d"})
 def test_shards_are_spread_with_as_few_moves_as_can_be(places: list[str | None], executors: set[str]) -> None:
     """No executor has two more than another, and what leaves one that stays is more than any even deal leaves there."""
-    found = dealt(places, executors, "stage")
+    found = assign_shards(places, executors, "stage")
     loads = Counter(found)
     assert loads.keys() <= executors and len(found) == len(places)
     assert max(loads[name] for name in executors) - min(loads[name] for name in executors) <= 1
@@ -34,14 +34,14 @@ def test_shards_are_spread_with_as_few_moves_as_can_be(places: list[str | None],
 @given(st.lists(NAMES | st.none(), min_size=1, max_size=20), st.sets(NAMES, min_size=1))
 def test_what_was_dealt_stays(places: list[str | None], executors: set[str]) -> None:
     """Dealt again to the same executors, no shard moves; nor do those of the others if one is lost."""
-    found = dealt(places, executors, "stage")
-    assert dealt(found, executors, "stage") == found
+    found = assign_shards(places, executors, "stage")
+    assert assign_shards(found, executors, "stage") == found
     for lost in executors:
         if left := executors - {lost}:
-            after = dealt(found, left, "stage")
+            after = assign_shards(found, left, "stage")
             assert all(place == then for place, then in zip(after, found, strict=True) if then != lost)
 
 
 def test_stages_with_few_shards_begin_with_different_executors() -> None:
     """The shards of many stages of a single shard are not all on one executor."""
-    assert len({dealt([None], {"a", "b", "c"}, f"stage-{number}") for number in range(20)}) == 3
+    assert len({assign_shards([None], {"a", "b", "c"}, f"stage-{number}") for number in range(20)}) == 3

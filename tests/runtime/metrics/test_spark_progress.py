@@ -38,8 +38,8 @@ def record(**more: Any) -> QueryProgress:
     return QueryProgress({**fields, **more})
 
 
-def as_spark_has_it(told: dict[str, Any]) -> StreamingQueryProgress:
-    return StreamingQueryProgress.fromJson(json.loads(json.dumps({**told, "observedMetrics": {}})))
+def as_spark_has_it(known: dict[str, Any]) -> StreamingQueryProgress:
+    return StreamingQueryProgress.fromJson(json.loads(json.dumps({**known, "observedMetrics": {}})))
 
 
 def test_rows_belong_to_the_source_that_is_read() -> None:
@@ -47,9 +47,9 @@ def test_rows_belong_to_the_source_that_is_read() -> None:
     live = as_spark_has_it(spark_progress(record()))
     assert [one.numInputRows for one in live.sources] == [0, 10]
     assert (live.numInputRows, live.sources[1].endOffset) == (10, '{"t": {"0": 3}}')
-    backlog = as_spark_has_it(spark_progress(record(mode="backlog", isBacklog=True), told_rows=7))
+    backlog = as_spark_has_it(spark_progress(record(mode="backlog", isBacklog=True), reported_rows=7))
     assert [one.numInputRows for one in backlog.sources] == [3, 0], "seven were told while it ran"
-    assert as_spark_has_it(spark_progress(record(), told_rows=99)).numInputRows == 0
+    assert as_spark_has_it(spark_progress(record(), reported_rows=99)).numInputRows == 0
 
 
 def test_what_spark_would_parse_is_a_time() -> None:
@@ -65,8 +65,8 @@ def test_what_spark_would_parse_is_a_time() -> None:
 def test_a_backlog_is_told_as_a_micro_batch() -> None:
     """A pass that runs is told with the rows since the last time, and how far it is."""
     known = {name: record()[name] for name in ("id", "runId", "name", "timestamp", "batchId")}
-    told = backlog_progress({**known, "sink": "files"}, 500, 1000, {"fraction": 0.25, "etaSeconds": None, "shards": 8})
-    seen = as_spark_has_it(told)
+    known = backlog_progress({**known, "sink": "files"}, 500, 1000, {"fraction": 0.25, "etaSeconds": None, "shards": 8})
+    seen = as_spark_has_it(known)
     assert (seen.numInputRows, seen.inputRowsPerSecond, seen.batchId) == (500, 500.0, 4)
     assert seen.sources[0].metrics == {"phase": "backlog", "isBacklog": "true", "fraction": "0.25", "shards": "8"}
 

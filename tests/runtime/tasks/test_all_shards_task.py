@@ -19,10 +19,12 @@ from mixedmode.runtime.operators.dedup.operator import DedupOperator
 from mixedmode.runtime.operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
 from mixedmode.runtime.support import failpoints
+from mixedmode.runtime.tasks import shard_states
 from mixedmode.runtime.tasks.report import ShardReport
 from mixedmode.runtime.tasks.shard import shard_task, task_meter, task_sorter
 from mixedmode.runtime.tasks.shard.shard_task import ShardTask
 from mixedmode.runtime.tasks.shard.task_sorter import SortPlan
+from mixedmode.runtime.tasks.shard_states import ShardStates
 from mixedmode.state.keys.keygroups import shard_ranges
 from mixedmode.state.store.local_copy import LocalStateCache
 from mixedmode.state.store.packed_manifests import PackedManifests
@@ -71,17 +73,19 @@ class Stage:
         """That of an epoch of the stream."""
         local, sort = fs.LocalFileSystem(), SortPlan((KEY_GROUP_COLUMN, "__k0"), (), 1 << 20, None)
         return ShardTask(
-            "job",
             "run",
             EpochSpec(self.epoch, "random", MIN_WATERMARK, MIN_WATERMARK, MIN_WATERMARK, 0, MIN_WATERMARK),
             cloudpickle.dumps(OPERATOR),
-            PackedManifests(self.manifests),
+            ShardStates(
+                "job",
+                PackedManifests(self.manifests),
+                local,
+                str(self.folder / "pool"),
+                str(self.folder / "local"),
+                1 << 20,
+            ),
             tuple(range(SHARDS)),
-            local,
-            str(self.folder / "pool"),
             OutputPlace(local, str(self.folder / "out")),
-            str(self.folder / "local"),
-            1 << 20,
             **{"sort": sort, **changes},
         )
 
@@ -126,7 +130,8 @@ def context(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 @pytest.fixture
 def stage(tmp_path: Path, context: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     cache = LocalStateCache()
-    monkeypatch.setattr(shard_task, "process_cache", lambda: cache)
+    for module in (shard_task, shard_states):
+        monkeypatch.setattr(module, "process_cache", lambda: cache)
     yield Stage(tmp_path / "stage", cache, context)
     cache.close()
 

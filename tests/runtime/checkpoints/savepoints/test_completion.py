@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from mixedmode.errors import CheckpointError, CorruptStateError
 from mixedmode.runtime.checkpoints.lease.driver_lease import DriverLease
-from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata, WantedSavepoint
+from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata, DueSavepoint
 from mixedmode.runtime.checkpoints.savepoints.completion import complete_offline, complete_pending
 from mixedmode.runtime.checkpoints.savepoints.store import open_savepoint
 from mixedmode.runtime.checkpoints.store import CheckpointStore
@@ -38,7 +38,7 @@ def target(tmp_path: Path) -> Path:
 def taken(store: CheckpointStore, make_metadata: MakeMetadata, make_state_file: MakeFile, target: Path) -> int:
     """A visible checkpoint, the end of a drain whose savepoint nobody has begun with."""
     files = [make_state_file(store, f"e0000000{number}-s0") for number in (1, 2)]
-    wanted = WantedSavepoint(savepoint_id="the-one", path=str(target), plan='{"name": "job"}')
+    wanted = DueSavepoint(savepoint_id="the-one", path=str(target), plan='{"name": "job"}')
     store.write(make_metadata(2, *files).model_copy(update={"drained": True, "savepoint": wanted, "spark": None}))
     store.mark_committed(2)
     return 2
@@ -114,7 +114,7 @@ def test_place_that_cannot_be_written_to(store: CheckpointStore, taken: int, tar
         store.read(taken).model_copy(
             update={
                 "checkpoint_id": 3,
-                "savepoint": WantedSavepoint(savepoint_id="below", path=f"{target}/below", plan="{}"),
+                "savepoint": DueSavepoint(savepoint_id="below", path=f"{target}/below", plan="{}"),
             }
         )
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from mixedmode.errors import PlanError, UserCodeError
-from mixedmode.runtime.connectors.sinks.foreach_rows import RowByRow, TakenRows
+from mixedmode.runtime.connectors.sinks.foreach_rows import PartitionFunction, RowByRow
 from pyspark import TaskContext
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -60,7 +60,7 @@ def test_an_object_is_called_as_stock_spark_calls_it(
     monkeypatch.setattr(TaskContext, "get", Context)
     ours, stocks = (OnlyProcess() if arguments is None else Noting(*arguments) for _ in range(2))
     outcomes = []
-    for take in (TakenRows(ours, 7), DataStreamWriter._construct_foreach_function(stocks)):
+    for take in (PartitionFunction(ours, 7), DataStreamWriter._construct_foreach_function(stocks)):
         try:
             outcomes.append(list(take(3, iter(rows))))
         except Exception as error:
@@ -71,7 +71,7 @@ def test_an_object_is_called_as_stock_spark_calls_it(
 def test_a_function_takes_each_row_and_its_error_is_told_by_its_place() -> None:
     """The message begins with the user's line."""
     taken: list[int] = []
-    assert list(TakenRows(taken.append, 7)(0, iter([1, 2]))) == [] and taken == [1, 2]
+    assert list(PartitionFunction(taken.append, 7)(0, iter([1, 2]))) == [] and taken == [1, 2]
 
     def fail(row: int) -> None:
         raise ValueError(f"not {row}")
@@ -79,7 +79,7 @@ def test_a_function_takes_each_row_and_its_error_is_told_by_its_place() -> None:
     with pytest.raises(
         UserCodeError, match=r'File ".*test_foreach_rows.py", line \d+, in fail(?s:.*)not 1(?s:.*)batch 7'
     ):
-        list(TakenRows(fail, 7)(0, iter([1])))
+        list(PartitionFunction(fail, 7)(0, iter([1])))
 
 
 @pytest.mark.parametrize("part", ["open", "process", "close"])

@@ -15,7 +15,7 @@ from mixedmode.errors import CheckpointError
 from mixedmode.runtime.driver.checkpoint import checkpoint_coordinator, housekeeping
 from mixedmode.runtime.driver.checkpoint.checkpoint_coordinator import CheckpointCoordinator
 from mixedmode.runtime.driver.coordinators.task_graph import lifecycle_of
-from mixedmode.runtime.driver.run.rescaling import deal_anew
+from mixedmode.runtime.driver.run.rescaling import reassign_shards
 from mixedmode.runtime.protocols.checkpoint_scheduler import CheckpointScheduler
 from mixedmode.state.store import state_manifest
 
@@ -175,7 +175,7 @@ def test_a_compaction_of_shards_that_were_dealt_anew_is_dropped(job: Checkpointe
     job.at_once = False
     job.coordinator.look()
     assert job.coordinator.housekeeping._round is not None, "it has not begun with its work"
-    deal_anew(job.state, job.events, mock.Mock(), dict.fromkeys(job.state.stages, 3))
+    reassign_shards(job.state, job.events, mock.Mock(), dict.fromkeys(job.state.stages, 3))
     job.tasks.lifecycle = lifecycle_of(job.spec, job.state)
     job.complete()
     job.coordinator.look()

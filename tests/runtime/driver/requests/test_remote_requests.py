@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from mixedmode.errors import CheckpointError, QueryError
 from mixedmode.runtime.checkpoints.lease.driver_lease import DriverLease
-from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata, WantedSavepoint
+from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata, DueSavepoint
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.driver.requests.remote_client import RequestClock, ask
 from mixedmode.runtime.driver.requests.remote_requests import Answer, Request, RequestFolder, Requests
@@ -284,7 +284,7 @@ def test_driver_that_dies_behind_the_checkpoint_of_a_stop(
 ) -> None:
     """Who asked for a stop is told that it has happened, and where its savepoint is or how to have it finished."""
     store, path = CheckpointStore(fs.LocalFileSystem(), str(location)), str(location.parent / "sp")
-    wanted = WantedSavepoint(savepoint_id="it", path=path, plan="{}")
+    wanted = DueSavepoint(savepoint_id="it", path=path, plan="{}")
 
     def dies() -> None:
         store.write(make_metadata(1, make_state_file(store, "e00000001-s0"), savepoint=wanted))

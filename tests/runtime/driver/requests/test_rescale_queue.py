@@ -93,7 +93,7 @@ def rescaling_of(monkeypatch: pytest.MonkeyPatch) -> tuple[Rescaling, Any, list[
         state.parallelism = dict(shards)
         state.stages["a"].shards = [None] * shards["a"]
 
-    monkeypatch.setattr(rescaling, "deal_anew", deal)
+    monkeypatch.setattr(rescaling, "reassign_shards", deal)
     monkeypatch.setattr(rescaling, "lifecycle_of", mock.Mock())
     told: list[Any] = []
     run = mock.MagicMock()

@@ -51,17 +51,17 @@ def test_each_epoch_is_told_once(told: tuple[SourceOffsets, list[OffsetsKnown]])
     """Whenever somebody asks, and however many micro-batches Spark has been through meanwhile."""
     (offsets, facts), query = told, Query()
     offsets.read_in(0, 1)
-    offsets.tell(None)
-    offsets.tell(query)  # type: ignore[arg-type]
+    offsets.report(None)
+    offsets.report(query)  # type: ignore[arg-type]
     assert facts == []
     query.progress(0, None, {"t": {"0": 5}})
     for _ in range(2):
-        offsets.tell(query)  # type: ignore[arg-type]
+        offsets.report(query)  # type: ignore[arg-type]
     assert facts == [OffsetsKnown(1, read(None, {"t": {"0": 5}}))]
     for number in (1, 2):
         offsets.read_in(number, number + 3)
         query.progress(number, None, number)
-    offsets.tell(query)  # type: ignore[arg-type]
+    offsets.report(query)  # type: ignore[arg-type]
     assert facts[1:] == [OffsetsKnown(4, read(None, 1)), OffsetsKnown(5, read(None, 2))]
 
 
@@ -71,10 +71,10 @@ def test_an_idle_query_tells_of_no_epoch(told: tuple[SourceOffsets, list[Offsets
     (offsets, facts), query = told, Query()
     query.progress(3, "old", "old", spent_in=spent_in)
     offsets.read_in(3, 9)
-    offsets.tell(query)  # type: ignore[arg-type]
+    offsets.report(query)  # type: ignore[arg-type]
     assert facts == []
     query.progress(3, "old", "new")
-    offsets.tell(query)  # type: ignore[arg-type]
+    offsets.report(query)  # type: ignore[arg-type]
     assert facts == [OffsetsKnown(9, read("old", "new"))]
 
 
@@ -84,17 +84,17 @@ def test_few_questions_are_asked(told: tuple[SourceOffsets, list[OffsetsKnown]])
     for number in range(50):
         query.progress(number, None, number)
     offsets.read_in(50, 51)
-    offsets.tell(query)  # type: ignore[arg-type]
+    offsets.report(query)  # type: ignore[arg-type]
     assert (facts, query.calls) == ([], 2)
     query.progress(50, None, 50)
-    offsets.tell(query)  # type: ignore[arg-type]
+    offsets.report(query)  # type: ignore[arg-type]
     assert (facts, query.calls) == ([OffsetsKnown(51, read(None, 50))], 5)
-    offsets.tell(query)  # type: ignore[arg-type]
+    offsets.report(query)  # type: ignore[arg-type]
     assert query.calls == 5, "nothing is waited for"
     for number in (51, 52):
         offsets.read_in(number, number + 1)
         query.progress(number, None, number)
-    offsets.tell(query)  # type: ignore[arg-type]
+    offsets.report(query)  # type: ignore[arg-type]
     assert facts[1:] == [OffsetsKnown(52, read(None, 51)), OffsetsKnown(53, read(None, 52))]
     assert query.calls == 5 + 3 + 3 + 2
 
@@ -105,9 +105,9 @@ def test_what_spark_has_forgotten_is_not_asked_for_again(told: tuple[SourceOffse
     for number in range(5):
         offsets.read_in(number, number + 1)
     query.progress(3, None, 3)
-    offsets.tell(query)  # type: ignore[arg-type]
+    offsets.report(query)  # type: ignore[arg-type]
     assert [fact.epoch for fact in facts] == [4]
     query.progress(4, None, 4)
     calls = query.calls
-    offsets.tell(query)  # type: ignore[arg-type]
+    offsets.report(query)  # type: ignore[arg-type]
     assert ([fact.epoch for fact in facts], query.calls - calls) == ([4, 5], 3)

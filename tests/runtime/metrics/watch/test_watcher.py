@@ -41,7 +41,7 @@ def running(*answers: bool) -> Callable[[], bool]:
 def test_it_ends_with_the_run() -> None:
     """What the run told last is shown, and the screen is closed."""
     watcher, screen = watcher_of([], [began(1)], [phase("live", 2), epoch(1, 3)], [ENDED])
-    assert watch(watcher, lambda: True, nap=lambda s: None)
+    assert watch(watcher, lambda: True, wait=lambda s: None)
     assert screen.shown == [(RUN, "recovery", 0), (RUN, "live", 1), (RUN, "live", 1)] and screen.closed == 1
     assert watcher.run is not None and watcher.run.ended == ENDED
 
@@ -49,16 +49,16 @@ def test_it_ends_with_the_run() -> None:
 def test_it_ends_with_a_driver_that_cannot_say_so() -> None:
     """One look follows the moment at which the driver was found to be gone: what it told before is shown."""
     watcher, screen = watcher_of([began(1)], [phase("live", 2)])
-    assert watch(watcher, running(True, False), nap=lambda s: None)
+    assert watch(watcher, running(True, False), wait=lambda s: None)
     assert screen.shown[-1] == (RUN, "live", 0) and watcher.run is not None and watcher.run.ended is None
 
 
 def test_it_ends_with_a_phase_or_in_time() -> None:
     """Whichever is asked for; False says that time was up."""
     watcher, _ = watcher_of([began(1)], [phase("backlog", 2), phase("live", 3)])
-    assert watch(watcher, lambda: True, until="live", nap=lambda s: None)
+    assert watch(watcher, lambda: True, until="live", wait=lambda s: None)
     watcher, screen = watcher_of([began(1)])
-    assert not watch(watcher, lambda: True, timeout_s=0, nap=lambda s: None)
+    assert not watch(watcher, lambda: True, timeout_s=0, wait=lambda s: None)
     assert screen.closed == 1
 
 
@@ -67,7 +67,7 @@ def test_the_next_run_is_shown_when_it_begins() -> None:
     watcher, screen = watcher_of(
         [began(1)], [ENDED, began(10, SECOND)], [RunEnded(**common(11, SECOND), how="stopped")]
     )
-    assert watch(watcher, lambda: True, nap=lambda s: None)
+    assert watch(watcher, lambda: True, wait=lambda s: None)
     assert [run for run, _, _ in screen.shown] == [RUN, SECOND, SECOND]
 
 
@@ -79,7 +79,7 @@ def test_an_interruption_closes_the_screen() -> None:
 
     watcher, screen = watcher_of([began(1)])
     with pytest.raises(KeyboardInterrupt):
-        watch(watcher, lambda: True, nap=interrupt)
+        watch(watcher, lambda: True, wait=interrupt)
     assert screen.closed == 1
 
 

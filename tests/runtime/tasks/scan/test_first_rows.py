@@ -69,14 +69,13 @@ def write(folder: Path, content: Sequence[Sequence[Sequence[tuple[Any, ...]]]]) 
     return paths
 
 
-def worked(work: FirstRows, folder: Path, paths: Sequence[Path], memory_bytes: int) -> list[dict[str, Any]]:
-    """What the operator gets, all shards together; each file is read in two parts, the last files first."""
+def scan_task(work: FirstRows, folder: Path, **others: Any) -> RowScanTask:
+    """A scan of all columns, whose runs go to the folder."""
     columns = tuple(ScanColumn(name, SPARK_TYPES[name], kind) for name, kind in COLUMNS.items())
     local = fs.LocalFileSystem()
-    of_n, two = Value("column", COLUMNS["n"], (), ("n",)), Value("constant", COLUMNS["n"], (), (2,))
     task = RowScanTask(
-        scan=ParquetScan(columns, places="__at" if work.has_places else None),
-        condition=Value("not", pa.bool_(), (Value("equal", pa.bool_(), (of_n, two)),)),
+        scan=ParquetScan(columns, places="__at"),
+        condition=None,
         columns=tuple((name, name) for name in COLUMNS),
         work=work,
         side=0,
@@ -87,10 +86,24 @@ def worked(work: FirstRows, folder: Path, paths: Sequence[Path], memory_bytes: i
         name="e",
         buckets=Buckets(SHARDS, GROUPS),
         without=(),
+        memory_bytes=1 << 20,
+    )
+    return replace(task, **others)
+
+
+def worked(work: FirstRows, folder: Path, paths: Sequence[Path], memory_bytes: int) -> list[dict[str, Any]]:
+    """What the operator gets, all shards together; each file is read in two parts, the last files first."""
+    of_n, two = Value("column", COLUMNS["n"], (), ("n",)), Value("constant", COLUMNS["n"], (), (2,))
+    task = scan_task(
+        work,
+        folder,
+        condition=Value("not", pa.bool_(), (Value("equal", pa.bool_(), (of_n, two)),)),
         memory_bytes=memory_bytes,
         progress_folder=str(folder / "progress"),
         whole_bytes=sum(path.stat().st_size for path in paths),
     )
+    if not work.has_places:
+        task = replace(task, scan=replace(task.scan, places=None))
     runs: list[str] = []
     tasks = itertools.count()
     for rank, path in reversed(list(enumerate(paths))):
@@ -102,7 +115,7 @@ def worked(work: FirstRows, folder: Path, paths: Sequence[Path], memory_bytes: i
     assert len(told) == next(tasks), "each task tells how far it is"
     assert sum(one["read"] for one in told) == sum(pq.read_metadata(path).num_rows for path in paths)
     assert sum(one["part"] for one in told) == pytest.approx(1.0)
-    read = RowRuns(local, (tuple(runs),), work, task.buckets, 1 << 20)
+    read = RowRuns(task.target, (tuple(runs),), work, task.buckets, 1 << 20)
     return [row for shard in range(SHARDS) for batch in read.of_shard(shard) for row in batch.to_pylist()]
 
 
@@ -177,28 +190,12 @@ def test_a_shard_that_nobody_asks_for_has_no_rows(tmp_path: Path) -> None:
     """What an earlier run has finished is not written."""
     work = CASES["a number"]
     paths = write(tmp_path, [[[(number, "", 0, 0.0) for number in range(100)]]])
-    columns = tuple(ScanColumn(name, SPARK_TYPES[name], kind) for name, kind in COLUMNS.items())
-    local, buckets = fs.LocalFileSystem(), Buckets(SHARDS, GROUPS)
-    task = RowScanTask(
-        scan=ParquetScan(columns, places="__at"),
-        condition=None,
-        columns=tuple((name, name) for name in COLUMNS),
-        work=work,
-        side=0,
-        source=local,
-        parts=(),
-        target=local,
-        folder=str(tmp_path),
-        name="e",
-        buckets=buckets,
-        without=(),
-        memory_bytes=1 << 20,
-    )
+    task = scan_task(work, tmp_path)
     part = RankedPart(FilePart(str(paths[0]), 0, paths[0].stat().st_size), 0)
     counts = {}
     for without in ((), (0,)):
         runs = replace(task, without=without).scanned([part], f"a{len(without)}").runs
-        read = RowRuns(local, (runs,), work, buckets, 1 << 20)
+        read = RowRuns(task.target, (runs,), work, task.buckets, 1 << 20)
         counts[without] = [sum(batch.num_rows for batch in read.of_shard(shard)) for shard in range(SHARDS)]
     assert sum(counts[()]) == 100
     assert counts[(0,)] == [0, counts[()][1]]

@@ -21,6 +21,8 @@ from mixedmode.runtime.tasks.shard import row_spool
 from mixedmode.runtime.tasks.shard.publish_task import PublishTask
 from mixedmode.runtime.tasks.shard.row_spool import RowSpool
 from mixedmode.runtime.tasks.shard.shard_task import ShardTask
+from mixedmode.runtime.tasks.shard_states import ShardStates
+from mixedmode.state.store.packed_manifests import PackedManifests
 from pyarrow import fs
 from pyspark import TaskContext
 from pyspark.sql.types import LongType, StringType, StructField, StructType
@@ -43,7 +45,8 @@ def task(folder: Path, **changes: Any) -> ShardTask:
     epoch = EpochSpec(1, "sorted", MIN_WATERMARK, MIN_WATERMARK, MIN_WATERMARK, 0, MIN_WATERMARK)
     output = OutputPlace(local, str(folder / "out"))
     (folder / "out").mkdir(exist_ok=True)
-    return ShardTask("job", "run", epoch, b"", (), (0,), local, "pool", output, str(folder / "local"), 0, **changes)
+    states = ShardStates("job", PackedManifests([]), local, "pool", str(folder / "local"), 0)
+    return ShardTask("run", epoch, b"", states, (0,), output, **changes)
 
 
 def handed_on(*values: int) -> pa.RecordBatch:
@@ -54,9 +57,9 @@ def handed_on(*values: int) -> pa.RecordBatch:
 def published(task: ShardTask, *batches: pa.RecordBatch, report: bytes | None = REPORT.to_bytes()) -> list[bytes]:
     """What leaves the second function, for which the first has left a report."""
     if report is not None:
-        leave_report(task.local_dir, task.report_name(ATTEMPT), report)
+        leave_report(task.states.local_dir, task.report_name(ATTEMPT), report)
     found = [batch.column("report")[0].as_py() for batch in PublishTask(task, OUTPUT)(iter(batches))]
-    assert take_report(task.local_dir, task.report_name(ATTEMPT)) is None or task.finished
+    assert take_report(task.states.local_dir, task.report_name(ATTEMPT)) is None or task.finished
     return found
 
 

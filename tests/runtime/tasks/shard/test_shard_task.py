@@ -19,9 +19,11 @@ from mixedmode.runtime.operators.contract import EpochSpec
 from mixedmode.runtime.operators.dedup.definition import Retention
 from mixedmode.runtime.operators.dedup.operator import DedupOperator
 from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
+from mixedmode.runtime.tasks import shard_states
 from mixedmode.runtime.tasks.report import REPORT_COLUMN, ShardReport
 from mixedmode.runtime.tasks.shard import shard_task
 from mixedmode.runtime.tasks.shard.shard_task import ShardTask
+from mixedmode.runtime.tasks.shard_states import ShardStates
 from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.store.local_copy import LocalStateCache
 from mixedmode.state.store.packed_manifests import PackedManifests
@@ -43,7 +45,8 @@ def in_a_task(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     here = SimpleNamespace(taskAttemptId=lambda: 7, partitionId=lambda: 0)
     monkeypatch.setattr(shard_task, "TaskContext", SimpleNamespace(get=lambda: here))
     monkeypatch.setattr(shard_task, "task_begins", lambda: None)
-    monkeypatch.setattr(shard_task, "process_cache", lambda: cache)
+    for module in (shard_task, shard_states):
+        monkeypatch.setattr(module, "process_cache", lambda: cache)
     yield
     cache.close()
 
@@ -61,11 +64,12 @@ def task_in(folder: Path, filesystem: fs.FileSystem) -> ShardTask:
         late_watermark_ms=MIN_WATERMARK, processing_time_ms=0, processing_timers_upto_ms=MIN_WATERMARK,
     )  # fmt: skip
     return ShardTask(
-        job_id="job", run_id="run", epoch=epoch, operator=cloudpickle.dumps(operator),
-        manifests=PackedManifests([StateManifest(groups, ()) for groups in SHARDS]), shards=(0, 1),
-        state_filesystem=filesystem, state_pool=str(folder / "pool"),
-        output=OutputPlace(filesystem, str(folder / "out")), local_dir=str(folder / "local"), cache_bytes=1 << 20,
-        in_one=True,
+        run_id="run", epoch=epoch, operator=cloudpickle.dumps(operator), shards=(0, 1),
+        states=ShardStates(
+            job_id="job", manifests=PackedManifests([StateManifest(groups, ()) for groups in SHARDS]),
+            filesystem=filesystem, pool=str(folder / "pool"), local_dir=str(folder / "local"), cache_bytes=1 << 20,
+        ),
+        output=OutputPlace(filesystem, str(folder / "out")), in_one=True,
     )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from mixedmode.runtime.spec import Settings
 from mixedmode.runtime.tasks.report import ShardReport
 from mixedmode.runtime.tasks.shard.shard_task import ShardTask
 from mixedmode.runtime.tasks.shard.shards_in_one import InOneTask, ShardSlices
+from mixedmode.runtime.tasks.shard_states import ShardStates
 from mixedmode.state.keys.keygroups import KeyGroupRange, shard_ranges
 from mixedmode.state.store.packed_manifests import PackedManifests
 from mixedmode.state.store.state_manifest import StateManifest
@@ -96,10 +97,10 @@ class Stage:
     def ways(self, shards: int = 2, style: Any = "random", placement: Any = None, **changes: Any) -> list[type]:
         """In order; the next one is for when Spark has not kept to the plan of one."""
         epoch = EpochSpec(1, style, MIN_WATERMARK, MIN_WATERMARK, MIN_WATERMARK, 0, MIN_WATERMARK)
-        manifests: Any = PackedManifests([StateManifest(groups) for groups in shard_ranges(shards, 16)])
+        manifests = PackedManifests([StateManifest(groups) for groups in shard_ranges(shards, 16)])
         local, numbers = fs.LocalFileSystem(), tuple(range(shards))
-        place = OutputPlace(local, None)
-        task = ShardTask("job", "run", epoch, b"", manifests, numbers, local, "", place, None, 0, **changes)
+        states = ShardStates("job", manifests, local, "", None, 0)
+        task = ShardTask("run", epoch, b"", states, numbers, OutputPlace(local, None), **changes)
         found = list(self.jobs.of_epoch(cast(Any, None), task, placement, in_place=False))
         for way, planned in cast(Any, found):
             assert planned.in_one is isinstance(way, InOneTask)
