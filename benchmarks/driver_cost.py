@@ -253,6 +253,10 @@ class Driver:
         """Wait for what is done behind the last checkpoint, and take it over."""
         self._run.checkpoints.housekeeping.wait()
 
+    def finish(self) -> None:
+        """Remove what nothing names any more, as at the end of a run."""
+        self._run.checkpoints.housekeeping.finish()
+
     def forget(self) -> None:
         """What has been measured so far."""
         self.tasks.cost, self.checkpoints_cost = Cost(), Cost()

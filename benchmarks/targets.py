@@ -154,7 +154,7 @@ TARGETS = (
     Target("steady-metadata", "steady stream, size of _metadata, last quarter against second", "at most", 1.25, "x"),
     *(
         Target(f"soak-{name}", f"soak without Spark, {what}, last quarter against second", "at most", 1.25, "x")
-        for name, what in {"files": "files under the checkpoint location", "python": "memory of the driver",
+        for name, what in {"files": "files by checkpoint that is there", "python": "memory of the driver",
                            "handles": "open handles", "threads": "threads", "metadata": "size of _metadata"}.items()
     ),
     Target("steady-handles", "steady stream, open handles of all processes, last quarter against second", "at most",

@@ -1,13 +1,15 @@
 """A driver that runs on and on, a checkpoint behind each epoch: nothing piles up.  No Spark: tasks do nothing.
 
-``test_steady.py`` is the same with Spark, over fewer epochs.
+Checkpoints are kept for a minute, so the number of files follows how many the last minute had, which follows what else
+runs on the machine: files are compared by the checkpoint.  ``test_steady.py`` is the same with Spark, over fewer
+epochs.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import median
@@ -15,6 +17,7 @@ from typing import Any
 
 from driver_cost import Driver, driver
 from processes import files_below, memory_bytes, open_handles
+from test_steady import left_behind, past_the_minute
 
 _SHARDS = 4
 _SAMPLES = 80
@@ -25,7 +28,9 @@ _KINDS = ("files", "python_bytes", "handles", "threads", "metadata_bytes")
 class Sample:
     """How things stand after an epoch."""
 
-    files: int
+    #: By checkpoint that is there.
+    files: float
+    checkpoints: int
     python_bytes: int
     handles: int
     threads: int
@@ -40,16 +45,18 @@ def test_soak(benchmark: Any, bench: Any) -> None:
     title = f"Soak without Spark: {epochs:,} epochs, a checkpoint behind each"
     begun = bench.begin("soak", title, epochs=epochs, shards=_SHARDS)
     with bench.scratch() as folder:
-        samples = benchmark.pedantic(_run, args=(folder, epochs), rounds=1)
+        samples, left = benchmark.pedantic(_run, args=(folder, epochs), rounds=1)
     quarter = max(len(samples) // 4, 1)
     second, last = samples[quarter : 2 * quarter], samples[-quarter:]
     before, after = _middle(second), _middle(last)
     notes = tuple(f"{name:<20} second quarter {before[name]:>14,.1f}, last {after[name]:>14,.1f}" for name in before)
+    notes += ("left a minute later: " + ", ".join(f"{kind} {count}" for kind, count in left.items()),)
     findings = {f"soak-{name.partition('_')[0]}": after[name] / before[name] for name in _KINDS}
     bench.record(begun, seconds={"epoch": [one.epoch_ms / 1e3 for one in samples]}, findings=findings, notes=notes)
 
 
-def _run(folder: Path, epochs: int) -> list[Sample]:
+def _run(folder: Path, epochs: int) -> tuple[list[Sample], Mapping[str, int]]:
+    """Samples, and how many files of each kind there are when all that may go is gone."""
     each, samples = max(epochs // _SAMPLES, 1), []
     with driver(folder, _SHARDS) as running:
         for number in range(1, epochs + 1):
@@ -58,13 +65,20 @@ def _run(folder: Path, epochs: int) -> list[Sample]:
             if number % each == 0:
                 samples.append(_sample(folder, running))
                 running.forget()
-    return samples
+        with past_the_minute():
+            running.epoch()
+            running.checkpoint()
+            running.finish()
+        return samples, left_behind(folder / "checkpoints" / "mixedmode")
 
 
 def _sample(folder: Path, running: Driver) -> Sample:
     epochs, checkpoints = running.epochs_cost, running.checkpoints_cost
+    files = files_below(folder / "checkpoints")
+    complete = sum(path.endswith("/_metadata") for path in files)
     return Sample(
-        files=len(files_below(folder / "checkpoints")),
+        files=len(files) / complete,
+        checkpoints=complete,
         python_bytes=memory_bytes(os.getpid()),
         handles=open_handles(os.getpid()),
         threads=threading.active_count(),
