@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,15 +101,21 @@ def compact_eagerly() -> None:
     housekeeping.CLEAN_EVERY_MS = housekeeping.KEEP_MS = 0
 
 
-@contextmanager
-def rocksdb_state_store(spark: SparkSession) -> Iterator[None]:
+def rocksdb_state_store(spark: SparkSession) -> AbstractContextManager[None]:
     """Stock queries that are started in here can run a processor; in one partition, each of which costs seconds."""
-    options = {
-        "spark.sql.streaming.stateStore.providerClass": (
-            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-        ),
-        "spark.sql.shuffle.partitions": "1",
-    }
+    provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    return _options(
+        spark, {"spark.sql.streaming.stateStore.providerClass": provider, "spark.sql.shuffle.partitions": "1"}
+    )
+
+
+def one_partition(spark: SparkSession) -> AbstractContextManager[None]:
+    """The same for stock queries without a processor: Spark's other state store takes less."""
+    return _options(spark, {"spark.sql.shuffle.partitions": "1"})
+
+
+@contextmanager
+def _options(spark: SparkSession, options: dict[str, str]) -> Iterator[None]:
     before = {name: spark.conf.get(name) for name in options}
     for name, value in options.items():
         spark.conf.set(name, value)

@@ -97,8 +97,9 @@ class TwoWays:
                 os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
 
     def stock(self, job: Job, output_mode: str = "append") -> list[str]:
-        """What Structured Streaming delivers, sorted; in complete mode the last table."""
-        return _sorted(self.stock_rows(job, output_mode))
+        """What Structured Streaming delivers of a job without a processor, sorted; in complete mode the last table."""
+        with support.one_partition(self.spark):
+            return _sorted(self._delivered(self.live, job, output_mode, {}))
 
     def ours(
         self, job: Job, output_mode: str = "append", *, history: int = 0, options: Mapping[str, Any] | None = None

@@ -38,7 +38,8 @@ def test_the_memory_table_is_stocks_after_each_batch(world: World) -> None:
     seen: list[Event] = []
     world.land(PARTS[0])
     stock = totals(world.live().withWatermark("ts", "0 seconds"), "rollup").writeStream.format("memory")
-    stock_query = stock.queryName("stock_totals").outputMode("complete").start()
+    with support.one_partition(world.spark):
+        stock_query = stock.queryName("stock_totals").outputMode("complete").start()
     ours = totals(mixedmode.read(live=world.live()).withWatermark("ts", "0 seconds"), "rollup")
     writer = top(ours).writeStream.format("memory").queryName("our_totals").outputMode("complete")
     query = writer.option("checkpointLocation", str(world.checkpoints)).start()

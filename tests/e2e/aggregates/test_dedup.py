@@ -116,7 +116,7 @@ def test_stream_puts_out_and_drops_what_stock_does(worlds: Any, name: str) -> No
     options = {"execution.runtime-mode": "streaming", "pipeline.parallelism": "2", "pipeline.timers": "after-rows"}
     query = put_out(JOBS[name](mixedmode.read(live=ours.live())), ours.checkpoints, given, **options).start()
     ours.queries.append(query)
-    with support.rocksdb_state_store(stock.spark):
+    with support.one_partition(stock.spark):
         other = put_out(JOBS[name](stock.live()), stock.checkpoints, wanted).start()
     try:
         for batch in BATCHES:

@@ -47,7 +47,8 @@ def rows_of(frame: DataFrame) -> list[Any]:
 def test_updates_of_a_rollup_are_stocks_batch_by_batch(world: World) -> None:
     """Windows drop late rows, the group of all rows takes them, as in stock, and equal rows of two sets are two."""
     stock = by_hour(world.live().withWatermark("ts", "100 seconds")).writeStream.format("memory")
-    stock_query = stock.queryName("stock_hours").outputMode("update").start()
+    with support.one_partition(world.spark):
+        stock_query = stock.queryName("stock_hours").outputMode("update").start()
     ours = by_hour(mixedmode.read(live=world.live()).withWatermark("ts", "100 seconds"))
     writer = ours.writeStream.format("memory").queryName("our_hours").outputMode("update")
     query = writer.option("checkpointLocation", str(world.checkpoints)).option("pipeline.parallelism", 2).start()

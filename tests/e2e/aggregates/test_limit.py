@@ -48,7 +48,9 @@ def stock(world: World, job: Callable[[Any], Any], mode: str) -> list[tuple[Any,
     other.land(*EVENTS)
     live = other.live(maxFilesPerTrigger="1")
     name = f"stock_limit_{job.__name__}"
-    query = job(live).writeStream.format("memory").queryName(name).outputMode(mode).trigger(availableNow=True).start()
+    writer = job(live).writeStream.format("memory").queryName(name).outputMode(mode).trigger(availableNow=True)
+    with support.one_partition(world.spark):
+        query = writer.start()
     assert query.awaitTermination(300)
     return sorted(map(tuple, world.spark.table(name).collect()))
 

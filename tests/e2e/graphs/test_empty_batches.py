@@ -141,8 +141,13 @@ GLOBALS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("mode", ["update", pytest.param("complete", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("job", GLOBALS)
+@pytest.mark.parametrize(
+    ("job", "mode"),
+    [
+        *((job, "update") for job in GLOBALS),
+        *(pytest.param(job, "complete", marks=pytest.mark.slow) for job in ("one stage", "several stages")),
+    ],
+)
 def test_aggregate_without_keys_begins_with_the_first_micro_batch_as_in_stock(
     spark: Any, tmp_path: Any, job: str, mode: str
 ) -> None:

@@ -308,7 +308,7 @@ def test_a_diamond_has_the_lesser_watermark(world: World) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cuts", [0, 1, 4])
+@pytest.mark.parametrize("cuts", [0, 4])
 def test_deduplicated_rows_are_counted_as_in_batch(world: World, cuts: int) -> None:
     """C1: dropDuplicates by key and value, then a count per hour, is what plain batch gives, whatever the cut."""
     doubled = sorted([*EVENTS[:300], *EVENTS[:300:2], *EVENTS[:300:3]], key=lambda event: event[1])
@@ -332,9 +332,12 @@ def test_deduplicated_rows_are_counted_as_in_batch(world: World, cuts: int) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["mixed", "streaming", "batch"])
+@pytest.mark.parametrize("mode", ["mixed", "streaming"])
 def test_the_end_of_input_comes_to_a_shared_stage_when_all_before_it_have_ended(world: World, mode: str) -> None:
-    """A diamond over a bounded history: no window of the third stage fires before both of the others have."""
+    """A diamond over a bounded history: no window of the third stage fires before both of the others have.
+
+    The mode ``batch`` sorts as ``mixed`` does (the first test here).
+    """
     job = diamond(mixedmode.read(history=world.history(EVENTS))).uid("hours")
     world.start(job, {"execution.runtime-mode": mode}).awaitTermination(300)
     counted: dict[Any, int] = {}

@@ -83,12 +83,9 @@ def test_a_stream_agrees_with_stock(worlds: Any, spark: SparkSession) -> None:
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1")
     found: list[Any] = []
     try:
-        reference = (
-            job_of(stock.live())
-            .writeStream.foreachBatch(lambda frame, number: found.extend(frame.collect()))
-            .option("checkpointLocation", str(stock.folder / "stock"))
-            .start()
-        )
+        writer = job_of(stock.live()).writeStream.foreachBatch(lambda frame, number: found.extend(frame.collect()))
+        with support.one_partition(spark):
+            reference = writer.option("checkpointLocation", str(stock.folder / "stock")).start()
         options = {"execution.runtime-mode": "streaming", "pipeline.timers": "after-rows"}
         query = world.start(job_of(mixedmode.read(live=world.live())), options)
         assert query.wait_for("live", 300), query.exception()

@@ -45,7 +45,8 @@ def counts(rows: Any) -> Any:
 def delivered(world: World, frame: Any, mode: str, name: str) -> tuple[str, Rows]:
     """Columns and rows of the memory table; with mode update the last row of each key."""
     writer = frame.writeStream.format("memory").queryName(name).outputMode(mode)
-    query = writer.option("checkpointLocation", str(world.folder / name)).trigger(availableNow=True).start()
+    with support.one_partition(world.spark):
+        query = writer.option("checkpointLocation", str(world.folder / name)).trigger(availableNow=True).start()
     assert query.awaitTermination(300)
     assert query.exception() is None
     table = world.spark.table(name)

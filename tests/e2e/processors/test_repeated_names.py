@@ -59,7 +59,8 @@ def stock(world: World, job: Callable[..., Any], mode: str) -> tuple[list[str], 
     other.land(*PARTS)
     name = f"stock_{job.__name__}"
     writer = job(other.live(), other.live(), static(world)).writeStream.format("memory").queryName(name)
-    query = writer.outputMode(mode).trigger(availableNow=True).start()
+    with support.one_partition(world.spark):
+        query = writer.outputMode(mode).trigger(availableNow=True).start()
     assert query.awaitTermination(300)
     frame = world.spark.table(name)
     return frame.columns, sorted(map(tuple, frame.collect()))

@@ -144,9 +144,7 @@ def test_timeouts_set_from_the_watermark_are_those_of_stock(worlds: Any, spark: 
 
     for second, rows in itertools.groupby(VISITS, key=lambda row: row[1]):
         stock.land([("beat", second, 0)], list(rows))
-    before = spark.conf.get("spark.sql.shuffle.partitions")
-    spark.conf.set("spark.sql.shuffle.partitions", "1")
-    try:
+    with support.one_partition(spark):
         reference = (
             described(stock.live(maxFilesPerTrigger="1"))
             .writeStream.format("parquet")
@@ -156,8 +154,6 @@ def test_timeouts_set_from_the_watermark_are_those_of_stock(worlds: Any, spark: 
             .start()
         )
         reference.awaitTermination(300)
-    finally:
-        spark.conf.set("spark.sql.shuffle.partitions", before)
 
     history, rest = VISITS[:10], VISITS[10:]
     expected = [row for row in support.committed(stock.out) if row[0] != "beat"]

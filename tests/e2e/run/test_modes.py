@@ -87,6 +87,8 @@ RUNS: dict[str, Callable[[World], Run]] = {
     "bounded streaming": lambda world: run_bounded(world, {"execution.runtime-mode": "streaming", **EAGER, **SLICED}),
 }
 LIVE_RUNS = ["streaming", "mixed", "mixed max", "mixed interval"]
+#: No other test asks for it; of the other runs each is made for several tests.
+SLOW = {"available streaming": pytest.mark.slow}
 
 
 @pytest.fixture(scope="module")
@@ -108,14 +110,12 @@ Runs = Callable[[str], Run]
 # -- results -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in RUNS if name != "mixed max"])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW.get(name, ())) for name in RUNS if name != "mixed max"])
 def test_result_equals_stock_batch(run_of: Runs, name: str) -> None:
     """Batch, stream and mixed mode give what a stock batch query gives, over history, waiting and live data (X9)."""
     assert run_of(name).output == run_of(name).expected
 
 
-@pytest.mark.slow
 def test_sessions_that_straddle_the_switch_fire_twice_under_max(run_of: Runs) -> None:
     """Under ``max`` a session that straddles the switch fires with its first part, later with the rest (X1)."""
     run = run_of("mixed max")

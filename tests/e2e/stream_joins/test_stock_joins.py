@@ -60,7 +60,7 @@ def compared(worlds: Callable[[], Any], batches: list[list[Sided]], job: Callabl
     pair = Pair(worlds())
     for batch in batches:
         pair.land(batch, each=True)
-    with support.rocksdb_state_store(pair.spark):
+    with support.one_partition(pair.spark):
         theirs, wanted = taken(job(*pair.stock(**EACH)).writeStream, str(pair.left.folder / "stock"))
     ours, given = taken(job(*pair.read(**EACH)).writeStream.options(**STREAM), str(pair.left.checkpoints))
     return given, wanted, dropped(ours), dropped(theirs)
