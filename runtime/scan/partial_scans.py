@@ -181,7 +181,9 @@ def check_first_file(found: RecognisedScan) -> None:
 def file_parts(
     uris: Sequence[str], tasks: int, constants: Sequence[tuple[Any, ...]] = ()
 ) -> tuple[fs.FileSystem, list[list[FilePart]]]:
-    """The files of a scan, dealt to tasks.
+    """The files of a scan, dealt to tasks: one for each that runs at once, unless they are large.
+
+    A task's rows are aggregated together, so few large tasks leave less to be merged than many small ones.
 
     Args:
         uris: the files.
@@ -208,10 +210,12 @@ def file_parts(
     if missing is not None:
         raise NotTakenError(f"{missing} cannot be found without Spark")
     whole = sum(info.size for info in infos)
-    most = min(_GREATEST_PART_BYTES, max(_LEAST_PART_BYTES, -(-whole // (2 * max(tasks, 1)))))
+    each = min(_GREATEST_PART_BYTES, max(_LEAST_PART_BYTES, -(-whole // max(tasks, 1))))
+    # Of parts that are no larger than half of that, no task gets much more than others.
+    most = max(_LEAST_PART_BYTES, -(-each // 2))
     parts = sorted(_parts(infos, constants or ((),) * len(infos), most), key=lambda part: -part.size_bytes)
     # The largest first, each to whoever has least.
-    dealt = [(0, number, list[FilePart]()) for number in range(min(len(parts), -(-whole // most)))]
+    dealt = [(0, number, list[FilePart]()) for number in range(min(len(parts), -(-whole // each)))]
     for part in parts:
         size, number, its = heappop(dealt)
         heappush(dealt, (size + part.size_bytes, number, [*its, part]))
