@@ -20,9 +20,11 @@ def test_start_that_is_broken_off_leaves_the_location_free() -> None:
     query: Any = object.__new__(MixedQuery)
     query._runner = SimpleNamespace(
         claim=lambda: done.append("claimed"),
-        lease=SimpleNamespace(release=lambda: done.append("released")),
         identity=SimpleNamespace(query_id="id"),
-        live=SimpleNamespace(take_settings=lambda: done.append("settings"), close=lambda: done.append("let go")),
+        context=SimpleNamespace(
+            lease=SimpleNamespace(release=lambda: done.append("released")),
+            live=SimpleNamespace(take_settings=lambda: done.append("settings"), close=lambda: done.append("let go")),
+        ),
     )
     context = SimpleNamespace(getLocalProperty=lambda name: None)
     query._job = SimpleNamespace(name=None, spark=SimpleNamespace(sparkContext=context))

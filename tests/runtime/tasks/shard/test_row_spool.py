@@ -136,7 +136,7 @@ def test_a_failure_among_the_rows_leaves_no_staged_file(tmp_path: Path) -> None:
         raise RuntimeError("the expression failed")
 
     made = task(tmp_path)
-    leave_report(made.local_dir, made.report_name(ATTEMPT), REPORT.to_bytes())
+    leave_report(made.states.local_dir, made.report_name(ATTEMPT), REPORT.to_bytes())
     with pytest.raises(RuntimeError, match="the expression failed"):
         list(PublishTask(made, OUTPUT)(batches()))
     assert os.listdir(tmp_path / "out") == []

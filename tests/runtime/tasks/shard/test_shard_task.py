@@ -101,7 +101,8 @@ def test_a_task_reports_each_shard_with_its_files(tmp_path: Path) -> None:
     assert all((tmp_path / "pool" / file.name).exists() for report in first for file in report.files)
     assert all("publish" in report.durations_ms for report in first)
     manifests = [StateManifest(groups, report.files) for groups, report in zip(SHARDS, first, strict=True)]
-    second = replace(task, manifests=PackedManifests(manifests), epoch=replace(task.epoch, epoch=2))
+    states = replace(task.states, manifests=PackedManifests(manifests))
+    second = replace(task, states=states, epoch=replace(task.epoch, epoch=2))
     assert shown(tmp_path, after(second, range(4, 12))) == [(key, 10 * key) for key in range(8, 12)]
 
 
