@@ -143,11 +143,10 @@ class RowsToSort:
         keys = dict(zip(self.keys, map(pa.concat_arrays, zip(*self._keys, strict=True)), strict=True))
         values = {form: pa.concat_arrays([chunk[form] for chunk in self._values]) for form in self._values[0]}
         texts = {}
-        for form, different in self._texts.items():
-            order = pc.array_sort_indices(different)
-            texts[form] = different.take(order)
+        for texts_form, different in self._texts.items():
+            texts[texts_form] = different.take(pc.array_sort_indices(different))
             # Numbers in the order of the texts.
-            values[form] = pc.index_in(different, texts[form]).take(values[form])
+            values[texts_form] = pc.index_in(different, texts[texts_form]).take(values[texts_form])
         self._keys, self._values, self._bounds, self._texts, self.size, self._rows = [], [], {}, {}, 0, 0
         rows = len(keys[self.keys[0]])
         groups = pa.array(key_groups([keys[name] for name in self.group_columns], self.max_parallelism, rows))
