@@ -31,6 +31,7 @@ from .checkpoints.metadata import CheckpointMetadata, OperatorState, StateLayout
 from .checkpoints.savepoints.store import SavepointStore, open_store
 from .checkpoints.store import CheckpointStore
 from .storage.filesystem import exists, path_text, resolve
+from .support.ids import CheckpointId
 from .support.notebook_html import facts_html, table_html
 from .tasks.state.lookup_task import identify_key, lookup, only_shard
 from .tasks.state.scan_task import (
@@ -187,7 +188,7 @@ class StateReader:
             self._store.identity()
         return [self._info(checkpoint_id, verify) for checkpoint_id in self._store.known_ids()]
 
-    def _info(self, checkpoint_id: int, verify: bool) -> CheckpointInfo:
+    def _info(self, checkpoint_id: CheckpointId, verify: bool) -> CheckpointInfo:
         committed = self._store.is_committed(checkpoint_id)
         try:
             found = self._store.read(checkpoint_id)
@@ -337,11 +338,12 @@ class StateReader:
         if checkpoint not in known:
             held = ", ".join(map(str, known)) or "none"
             raise UnknownStateError(f"{where} has no checkpoint {checkpoint}; it holds {held}")
+        number = CheckpointId(checkpoint)
         try:
-            found = self._store.read(checkpoint)
+            found = self._store.read(number)
             self._store.check_files(found, checksums=False)
         except CorruptStateError as error:
-            raise self._store.with_alternative(error, checkpoint) from error
+            raise self._store.with_alternative(error, number) from error
         return found
 
     def _opened(self, operator: str | None, checkpoint: int | None) -> tuple[OperatorState, Shards]:

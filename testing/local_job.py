@@ -24,6 +24,7 @@ from ..runtime.driver.run.rescaling import reassign_shards
 from ..runtime.driver.state.job_state import CheckpointSnapshot, JobState
 from ..runtime.metrics.backlog_progress import BacklogProgress
 from ..runtime.spec import JobSpec, Phase, Settings, StageSpec
+from ..runtime.support.ids import CheckpointId
 from ..state.store.local_copy import LocalStateCache
 from .local_rows import LocalRows, look_at
 from .local_shards import LocalShards, LocalShardState, Prepared
@@ -161,7 +162,7 @@ class LocalJob:
     def restart(self, shards: int) -> None:
         """Go on from a checkpoint of the job as it stands, as another process would."""
         self.checkpoints += 1
-        number = self.checkpoints
+        number = CheckpointId(self.checkpoints)
         events = self.events.begin(number)
         cut = CheckpointSnapshot.of(
             self.state, number, "test", finished_shards={}, events=events, form=StagedForm(columns=())

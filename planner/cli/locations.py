@@ -12,6 +12,7 @@ from ...runtime.checkpoints.savepoints.store import MANIFEST, SavepointStore, op
 from ...runtime.checkpoints.store import CheckpointStore
 from ...runtime.state_reader import StateReader
 from ...runtime.storage.filesystem import exists
+from ...runtime.support.ids import CheckpointId
 from .console import misused
 from .location_checks import check_location, resolved
 
@@ -37,7 +38,7 @@ def read_checkpoint(store: CheckpointStore, checkpoint: int | None) -> Checkpoin
     if checkpoint not in store.known_ids():
         held = ", ".join(map(str, store.known_ids())) or "none"
         raise misused(f"{store.location!r} has no checkpoint {checkpoint}; it holds {held}")
-    return store.read(checkpoint)
+    return store.read(CheckpointId(checkpoint))
 
 
 @contextmanager

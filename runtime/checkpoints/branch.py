@@ -20,6 +20,7 @@ from pyarrow import fs
 
 from ...errors import CorruptStateError
 from ..storage.filesystem import exists, list_files
+from ..support.ids import CheckpointId
 from .lease.claims import LeaseClaim
 
 _CHECKPOINT = re.compile(r"chk-(\d{8})$")
@@ -32,21 +33,21 @@ class Branch:
 
     number: int = 0
     #: Ids of those that count; None: all that are complete.
-    only: frozenset[int] | None = None
+    only: frozenset[CheckpointId] | None = None
 
     def home(self, root: str) -> str:
         """Its folder below that of the location."""
         return f"{root}/branch-{self.number:08d}" if self.number else root
 
-    def counts(self, checkpoint_id: int) -> bool:
+    def counts(self, checkpoint_id: CheckpointId) -> bool:
         """True if a checkpoint that is there is to be taken for one."""
         return self.only is None or checkpoint_id in self.only
 
 
-def checkpoint_folders(filesystem: fs.FileSystem, home: str) -> dict[int, str]:
+def checkpoint_folders(filesystem: fs.FileSystem, home: str) -> dict[CheckpointId, str]:
     """The folders of checkpoints of a branch, oldest first; also those of checkpoints that are not complete."""
     found = ((_CHECKPOINT.search(info.path), info.path) for info in list_files(filesystem, f"{home}/checkpoints"))
-    return dict(sorted((int(match[1]), path) for match, path in found if match))
+    return dict(sorted((CheckpointId(int(match[1])), path) for match, path in found if match))
 
 
 def is_complete(filesystem: fs.FileSystem, folder: str) -> bool:
@@ -72,7 +73,7 @@ def branch_that_counts(filesystem: fs.FileSystem, root: str, claim: LeaseClaim |
             f"{root}/lease/{claim.name}.claim, which says what branch {claim.branch} goes on from, is damaged: restore"
             " it, or use a new checkpointLocation and a new output path"
         )
-    return Branch(claim.parent, frozenset(claim.seed))
+    return Branch(claim.parent, frozenset(map(CheckpointId, claim.seed)))
 
 
 def is_seeded(filesystem: fs.FileSystem, root: str, claim: LeaseClaim) -> bool:

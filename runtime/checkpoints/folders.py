@@ -18,6 +18,7 @@ from __future__ import annotations
 from pyarrow import fs
 
 from ..storage.filesystem import delete_quietly
+from ..support.ids import CheckpointId
 from .branch import Branch, branch_that_counts
 from .lease.claims import ClaimFolder, authority
 from .spark_log import SparkLog
@@ -105,7 +106,7 @@ class CheckpointFolders:
         """Folder for staged output of sinks that have no folder of their own."""
         return f"{self.home}/output"
 
-    def folder(self, checkpoint_id: int) -> str:
+    def folder(self, checkpoint_id: CheckpointId) -> str:
         """Folder of a checkpoint."""
         return f"{self.home}/checkpoints/chk-{checkpoint_id:08d}"
 

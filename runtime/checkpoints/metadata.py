@@ -15,6 +15,7 @@ from ...errors import CorruptStateError
 from ...state.store.state_manifest import StateManifest
 from ..connectors.transaction import SinkTransaction
 from ..storage.checksummed import Envelope
+from ..support.ids import CheckpointId
 from .format import Format
 
 #: Version 2: the key groups of a stage may be of some of its key columns (``StateLayout.key_group_places``).
@@ -114,7 +115,7 @@ class DueSavepoint(_Frozen):
 class CheckpointMetadata(_Frozen):
     """A consistent cut between two epochs."""
 
-    checkpoint_id: int
+    checkpoint_id: CheckpointId
     #: "checkpoint": state to go on from; "completion": the job has ended, only the transaction matters.
     kind: Literal["checkpoint", "completion"] = "checkpoint"
     #: Why it was taken ("interval", "switch", ...); None: written before this was recorded.

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pyarrow import fs
 
 from ..storage.filesystem import delete_quietly, list_files, read_bytes, write_atomically
+from ..support.ids import CheckpointId
 
 #: A reader that has not finished by then may find files gone.
 HOLDS_MS = 30 * 60_000
@@ -36,14 +37,14 @@ class CheckpointReaders:
     def _folder(self) -> str:
         return f"{self.home}/readers"
 
-    def held(self) -> set[int]:
+    def held(self) -> set[CheckpointId]:
         """The checkpoints that somebody reads; what holds none any more is removed."""
-        found = set()
+        found = set[CheckpointId]()
         for info in list_files(self.filesystem, self._folder):
             try:
                 body = json.loads(read_bytes(self.filesystem, info.path))
                 if body["until_ms"] > time.time() * 1000:
-                    found.add(int(body["checkpoint"]))
+                    found.add(CheckpointId(int(body["checkpoint"])))
                     continue
             except FileNotFoundError:
                 continue
@@ -53,7 +54,7 @@ class CheckpointReaders:
         return found
 
     @contextmanager
-    def holding(self, checkpoint_id: int) -> Iterator[None]:
+    def holding(self, checkpoint_id: CheckpointId) -> Iterator[None]:
         """Keep the checkpoint meanwhile; one who may not write to the location reads it all the same."""
         path = f"{self._folder}/{uuid.uuid4().hex}.json"
         body = {"checkpoint": checkpoint_id, "until_ms": round(time.time() * 1000) + HOLDS_MS}

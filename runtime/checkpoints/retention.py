@@ -19,6 +19,7 @@ from ..connectors.staging import epoch_of
 from ..storage.deletions import delete_files
 from ..storage.filesystem import delete_quietly, list_files
 from ..support.failpoints import failpoint
+from ..support.ids import CheckpointId
 from .metadata import CheckpointMetadata
 from .reader_marks import CheckpointReaders
 from .stored_checkpoints import StoredCheckpoints, state_file_names
@@ -39,9 +40,9 @@ class CheckpointRetention:
         #: Names of state files that somebody reads without a checkpoint that names them; by whatever identifies him.
         self._held: dict[object, frozenset[str]] = {}
         #: The state files that checkpoints name which this driver has written, by operator: their content is fixed.
-        self._named: dict[int, Mapping[str, frozenset[str]]] = {}
+        self._named: dict[CheckpointId, Mapping[str, frozenset[str]]] = {}
         #: When checkpoints were written, in seconds of the epoch.
-        self._written_s: dict[int, float] = {}
+        self._written_s: dict[CheckpointId, float] = {}
 
     def note_written(self, metadata: CheckpointMetadata) -> None:
         """A checkpoint has been written just now, and need not be read for what it names."""
@@ -73,7 +74,7 @@ class CheckpointRetention:
             failpoint("gc-after-metadata")
             delete_quietly(self._checkpoints.filesystem, folder)
 
-    def _age_ms(self, checkpoint_id: int) -> float:
+    def _age_ms(self, checkpoint_id: CheckpointId) -> float:
         """How old a checkpoint is, by the store's clock where another driver has written it."""
         written_s = self._written_s.get(checkpoint_id)
         if written_s is None:

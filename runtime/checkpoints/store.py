@@ -13,6 +13,7 @@ from ..storage.checksummed import seal
 from ..storage.exclusive import put_if_absent
 from ..storage.filesystem import resolve, write_atomically
 from ..support.failpoints import failpoint
+from ..support.ids import CheckpointId
 from .branch import Branch
 from .identity import JobIdentity
 from .job_file import JobFile
@@ -80,19 +81,19 @@ class CheckpointStore(StoredCheckpoints):
             )
         self.retention.note_written(metadata)
 
-    def mark_committed(self, checkpoint_id: int) -> None:
+    def mark_committed(self, checkpoint_id: CheckpointId) -> None:
         """Remember that the checkpoint's transaction is visible."""
         self.guard()
         write_atomically(self.filesystem, f"{self.folder(checkpoint_id)}/_committed", b"")
         write_atomically(self.filesystem, self.newest, seal(json.dumps({"checkpoint_id": checkpoint_id}).encode()))
 
-    def write_restaged(self, checkpoint_id: int, transaction: SinkTransaction) -> None:
+    def write_restaged(self, checkpoint_id: CheckpointId, transaction: SinkTransaction) -> None:
         """Put other staged files in the place of the checkpoint's output."""
         self.guard()
         write_atomically(
             self.filesystem, self.restaged_file(checkpoint_id), seal(transaction.model_dump_json().encode())
         )
 
-    def mark_savepoint_made(self, checkpoint_id: int, path: str) -> None:
+    def mark_savepoint_made(self, checkpoint_id: CheckpointId, path: str) -> None:
         """Remember that the savepoint that the checkpoint was taken for is complete."""
         write_atomically(self.filesystem, self.savepoint_marker(checkpoint_id), path.encode())

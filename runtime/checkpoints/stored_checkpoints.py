@@ -13,6 +13,7 @@ from ...state.store.pool import StatePool
 from ..connectors.transaction import SinkTransaction
 from ..storage.checksummed import unseal
 from ..storage.filesystem import exists, read_bytes
+from ..support.ids import NO_CHECKPOINT, CheckpointId
 from .branch import checkpoint_folders, is_complete
 from .folders import CheckpointFolders
 from .metadata import CheckpointMetadata
@@ -26,27 +27,27 @@ class StoredCheckpoints(CheckpointFolders):
         ids = self.ids()
         return self.branch.number, tuple(ids)
 
-    def ids(self) -> list[int]:
+    def ids(self) -> list[CheckpointId]:
         """Ids of the complete checkpoints, oldest first."""
         return self._listed()[0]
 
-    def known_ids(self) -> list[int]:
+    def known_ids(self) -> list[CheckpointId]:
         """Ids of the checkpoints that are complete, or were and have lost their metadata, oldest first."""
         complete, others = self._listed()
         # The removal of an old checkpoint that was cut short leaves such a folder too, but only for the oldest ones.
         oldest = complete[0] if complete else 0
         return sorted([*complete, *(found for found in others if found > oldest and self.is_committed(found))])
 
-    def _listed(self) -> tuple[list[int], list[int]]:
+    def _listed(self) -> tuple[list[CheckpointId], list[CheckpointId]]:
         """Ids of the complete checkpoints, and of folders without metadata, both oldest first: listed once."""
         self.look_again()
-        complete, others = list[int](), list[int]()
+        complete, others = list[CheckpointId](), list[CheckpointId]()
         for found, folder in checkpoint_folders(self.filesystem, self.home).items():
             if self.branch.counts(found):
                 (complete if is_complete(self.filesystem, folder) else others).append(found)
         return complete, others
 
-    def read(self, checkpoint_id: int) -> CheckpointMetadata:
+    def read(self, checkpoint_id: CheckpointId) -> CheckpointMetadata:
         """Read one checkpoint's metadata; it is verified."""
         path = f"{self.folder(checkpoint_id)}/_metadata"
         try:
@@ -59,11 +60,11 @@ class StoredCheckpoints(CheckpointFolders):
         """What it is here: "checkpoint", "completion" (the job has ended with it) or "savepoint"."""
         return metadata.kind
 
-    def is_committed(self, checkpoint_id: int) -> bool:
+    def is_committed(self, checkpoint_id: CheckpointId) -> bool:
         """True if the checkpoint's transaction is known to be visible."""
         return exists(self.filesystem, f"{self.folder(checkpoint_id)}/_committed")
 
-    def restaged(self, checkpoint_id: int) -> SinkTransaction | None:
+    def restaged(self, checkpoint_id: CheckpointId) -> SinkTransaction | None:
         """What a later run has made of the checkpoint's output, in place of it; None: nothing."""
         path = self.restaged_file(checkpoint_id)
         if not exists(self.filesystem, path):
@@ -73,37 +74,37 @@ class StoredCheckpoints(CheckpointFolders):
         except ValueError as error:
             raise CorruptStateError(f"{path} is damaged ({error}); it names output that was not shown yet") from error
 
-    def restaged_file(self, checkpoint_id: int) -> str:
+    def restaged_file(self, checkpoint_id: CheckpointId) -> str:
         """File with what a later run has made of the checkpoint's output."""
         return f"{self.folder(checkpoint_id)}/_restaged"
 
-    def savepoint_made(self, checkpoint_id: int) -> str | None:
+    def savepoint_made(self, checkpoint_id: CheckpointId) -> str | None:
         """Where the savepoint is that the checkpoint was taken for; None: it was not made, or not for one."""
         path = self.savepoint_marker(checkpoint_id)
         if not exists(self.filesystem, path):
             return None
         return read_bytes(self.filesystem, path).decode()
 
-    def savepoint_marker(self, checkpoint_id: int) -> str:
+    def savepoint_marker(self, checkpoint_id: CheckpointId) -> str:
         """File that says where the savepoint is that the checkpoint was taken for."""
         return f"{self.folder(checkpoint_id)}/_savepoint"
 
-    def _newest_committed(self) -> int:
+    def _newest_committed(self) -> CheckpointId:
         """The newest checkpoint that has shown its output; 0: none that is known, 1: there was one.
 
         The file outlives the checkpoints' folders, so that their loss does not look like a new job.
         """
         if not exists(self.filesystem, self.newest):
-            return 0
+            return NO_CHECKPOINT
         try:
-            return int(json.loads(unseal(read_bytes(self.filesystem, self.newest)))["checkpoint_id"])
+            return CheckpointId(int(json.loads(unseal(read_bytes(self.filesystem, self.newest)))["checkpoint_id"]))
         except ValueError:
-            return 1  # whatever it said: it is written only when there is one
+            return CheckpointId(1)  # whatever it said: it is written only when there is one
 
     def latest(self) -> CheckpointMetadata | None:
         """The newest checkpoint, verified with the presence and size of all its files; None: there is none."""
         ids, others = self._listed()
-        self._refuse_lost(ids[-1] if ids else 0, others)
+        self._refuse_lost(ids[-1] if ids else NO_CHECKPOINT, others)
         if not ids:
             return None
         try:
@@ -113,7 +114,7 @@ class StoredCheckpoints(CheckpointFolders):
             raise self.with_alternative(error, ids[-1]) from error
         return metadata
 
-    def _refuse_lost(self, latest_id: int, others: Sequence[int]) -> None:
+    def _refuse_lost(self, latest_id: CheckpointId, others: Sequence[CheckpointId]) -> None:
         """Raise if a checkpoint newer than the latest had committed its output and has no metadata any more.
 
         A writer that dies leaves no such folder, and the removal of an old checkpoint only leaves it for old ones.
@@ -131,7 +132,7 @@ class StoredCheckpoints(CheckpointFolders):
                 newest,
             )
 
-    def with_alternative(self, error: CorruptStateError, damaged_id: int) -> CorruptStateError:
+    def with_alternative(self, error: CorruptStateError, damaged_id: CheckpointId) -> CorruptStateError:
         """The same error, with the newest older checkpoint that is whole."""
         for candidate in reversed([found for found in self.ids() if found < damaged_id]):
             try:

@@ -11,6 +11,7 @@ from ..checkpoints.metadata import CheckpointMetadata, SourceState
 from ..checkpoints.state_layout import empty_stage
 from ..connectors.transaction import SinkTransaction
 from ..driver.recovery.initial_state import fresh_watermark
+from ..support.ids import CheckpointId
 from .history_pass import TRIGGER
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def fresh_checkpoint(job: JobSpec, event_times_ms: Mapping[str, int], *, reads_h
     if job.has_history and not reads_history:
         sources["history"] = SourceState(is_backlog=False, finished=True)
     return CheckpointMetadata(
-        checkpoint_id=1,
+        checkpoint_id=CheckpointId(1),
         trigger=TRIGGER,
         job_id=uuid.uuid4().hex,
         timestamp_ms=round(time.time() * 1000),

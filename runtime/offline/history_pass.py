@@ -35,6 +35,7 @@ from ..metrics.backlog_progress import BacklogProgress
 from ..metrics.events.facts import Fact
 from ..storage.filesystem import resolve
 from ..support.clean_up import take_all
+from ..support.ids import CheckpointId
 
 if TYPE_CHECKING:
     from ..spec import JobSpec
@@ -111,5 +112,5 @@ def history_pass(job: JobSpec, location: str) -> tuple[CheckpointStore, Checkpoi
     finally:
         take_all(run.events.close, run.losses.close, *[executor.close for executor in run.executors.values()])
     state.set_source("history", is_backlog=False, finished=True)
-    cut = CheckpointSnapshot.of(state, 1, TRIGGER, finished_shards={}, events={}, form=job.staged_form)
+    cut = CheckpointSnapshot.of(state, CheckpointId(1), TRIGGER, finished_shards={}, events={}, form=job.staged_form)
     return store, cut.to_metadata(with_state=True)

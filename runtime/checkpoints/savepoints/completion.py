@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from ....errors import CheckpointError, CorruptStateError
 from ...storage.filesystem import absolute, resolve
 from ...support.failpoints import failpoint
+from ...support.ids import CheckpointId
 from ..lease.driver_lease import DriverLease
 from ..metadata import CheckpointMetadata, DueSavepoint
 from ..store import CheckpointStore
@@ -94,7 +95,7 @@ class CompletedSavepoint:
     """A savepoint that a job was stopped with."""
 
     path: str
-    checkpoint_id: int
+    checkpoint_id: CheckpointId
     drained: bool
 
 

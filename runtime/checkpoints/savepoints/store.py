@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict
 from ....errors import CheckpointError, CheckpointMismatchError, CorruptStateError
 from ...storage.checksummed import Envelope
 from ...storage.filesystem import exists, list_files, read_bytes, resolve
+from ...support.ids import CheckpointId
 from .. import metadata
 from ..branch import Branch
 from ..format import Format
@@ -118,13 +119,13 @@ class SavepointStore(CheckpointStore):
             )
         self.savepoint = Savepoint.from_bytes(read_bytes(filesystem, path), path)
 
-    def ids(self) -> list[int]:
+    def ids(self) -> list[CheckpointId]:
         return [self.savepoint.checkpoint.checkpoint_id]
 
-    def known_ids(self) -> list[int]:
+    def known_ids(self) -> list[CheckpointId]:
         return self.ids()
 
-    def read(self, checkpoint_id: int) -> CheckpointMetadata:
+    def read(self, checkpoint_id: CheckpointId) -> CheckpointMetadata:
         if checkpoint_id not in self.ids():
             raise CheckpointError(f"savepoint {self.location!r} holds checkpoint {self.ids()[0]}, not {checkpoint_id}")
         return self.savepoint.checkpoint
@@ -132,7 +133,7 @@ class SavepointStore(CheckpointStore):
     def kind_of(self, metadata: CheckpointMetadata) -> str:
         return _KIND
 
-    def is_committed(self, checkpoint_id: int) -> bool:
+    def is_committed(self, checkpoint_id: CheckpointId) -> bool:
         return True
 
     def latest(self) -> CheckpointMetadata:
@@ -142,7 +143,7 @@ class SavepointStore(CheckpointStore):
             raise self.with_alternative(error, self.ids()[0]) from error
         return self.savepoint.checkpoint
 
-    def with_alternative(self, error: CorruptStateError, damaged_id: int) -> CorruptStateError:
+    def with_alternative(self, error: CorruptStateError, damaged_id: CheckpointId) -> CorruptStateError:
         return CorruptStateError(f"{error}. Savepoint {self.location!r} is damaged: use a copy of it, or another one")
 
     def write(self, metadata: CheckpointMetadata) -> NoReturn:

@@ -18,6 +18,7 @@ from ....state.store.pool import StatePool
 from ...storage.filesystem import exists, list_files
 from ...storage.parallel import in_parallel
 from ...support.failpoints import failpoint
+from ...support.ids import CheckpointId
 from ..first_position import FOLDER as FIRST_POSITION
 from ..metadata import CheckpointMetadata
 from ..store import CheckpointStore
@@ -57,7 +58,7 @@ class SavepointDraft(SavepointFolder):
         self._identity = identity
         self._has_source_logs = False
 
-    def copy(self, files: Iterable[tuple[str, StateFile]], checkpoint_id: int) -> None:
+    def copy(self, files: Iterable[tuple[str, StateFile]], checkpoint_id: CheckpointId) -> None:
         """Copy state files that are not there yet, and once the live sources' logs.
 
         Args:

@@ -32,6 +32,7 @@ from ...metrics.events.facts import checkpoint_failed
 from ...protocols.checkpoint_scheduler import CheckpointScheduler
 from ...protocols.lifecycle.work import TaskWorker
 from ...support.failpoints import failpoint
+from ...support.ids import NO_CHECKPOINT, CheckpointId
 from ..clocks import clock_ms
 from ..state.job_state import CheckpointSnapshot, JobState
 from .async_checkpoint import CheckpointAbandoned, CheckpointServices, PendingCheckpoint
@@ -72,7 +73,7 @@ class CheckpointCoordinator:
     beside_and_wait: Callable[[Callable[[], None]], None] = lambda work: work()
     #: The last checkpoint that this run has completed.
     last: CheckpointMetadata | None = None
-    _attempted_id: int = 0
+    _attempted_id: CheckpointId = NO_CHECKPOINT
     _failures: int = 0
     #: What is being completed beside the epochs; None: nothing is.
     _in_flight: PendingCheckpoint | None = None
@@ -153,7 +154,7 @@ class CheckpointCoordinator:
         if begun is not None:
             self._go_on_beside(begun)
 
-    def beside_if_behind(self, trigger: str) -> int | None:
+    def beside_if_behind(self, trigger: str) -> CheckpointId | None:
         """As :meth:`checkpoint_beside`, if none is in flight and one would hold anything new.
 
         Args:
@@ -184,9 +185,9 @@ class CheckpointCoordinator:
         return bool(self.state.pending) or self.state.epoch > self._epoch or self.services.events.has_news
 
     @property
-    def next_id(self) -> int:
+    def next_id(self) -> CheckpointId:
         """Id of the next checkpoint; that of one which failed is not used again."""
-        return max(self.state.checkpoint_id, self._attempted_id) + 1
+        return CheckpointId(max(self.state.checkpoint_id, self._attempted_id) + 1)
 
     # -- what --------------------------------------------------------------------------------------------------------
 
@@ -228,7 +229,9 @@ class CheckpointCoordinator:
             self._failed(number, trigger, failure)
             return None
 
-    def _cut(self, number: int, trigger: str, drained: bool, savepoint: DueSavepoint | None) -> CheckpointSnapshot:
+    def _cut(
+        self, number: CheckpointId, trigger: str, drained: bool, savepoint: DueSavepoint | None
+    ) -> CheckpointSnapshot:
         """Have every task take part, and freeze what the checkpoint holds."""
         take_part(self.tasks.lifecycle, number)
         failpoint("checkpoint-start")
@@ -247,7 +250,7 @@ class CheckpointCoordinator:
     # -- beside the epochs -------------------------------------------------------------------------------------------
 
     @property
-    def in_flight(self) -> int | None:
+    def in_flight(self) -> CheckpointId | None:
         """The id of the checkpoint that is being completed beside the epochs; None: there is none."""
         return None if self._in_flight is None else self._in_flight.cut.number
 
@@ -336,11 +339,11 @@ class CheckpointCoordinator:
             self.tasks.run()
         return report
 
-    def _abort(self, number: int) -> None:
+    def _abort(self, number: CheckpointId) -> None:
         self.services.events.abort(number)
         self.tasks.lifecycle.aborted(number)
 
-    def _failed(self, number: int, trigger: str, failure: Exception) -> None:
+    def _failed(self, number: CheckpointId, trigger: str, failure: Exception) -> None:
         """Give a checkpoint up.
 
         Raises:

@@ -6,6 +6,7 @@ from ....errors import CheckpointError
 from ...checkpoints.metadata import DueSavepoint, SparkPosition
 from ...protocols.lifecycle.job import JobLifecycle
 from ...support.failpoints import failpoint
+from ...support.ids import CheckpointId
 from ..coordinators.task_graph import stage_task
 from ..state.job_state import CheckpointSnapshot, JobState
 from .async_checkpoint import CheckpointServices
@@ -15,7 +16,7 @@ class Declined(CheckpointError):
     """A task does not take part in a checkpoint."""
 
 
-def take_part(lifecycle: JobLifecycle, number: int) -> None:
+def take_part(lifecycle: JobLifecycle, number: CheckpointId) -> None:
     """Have every task take part in a checkpoint.
 
     Raises:
@@ -33,7 +34,7 @@ def frozen_state(
     services: CheckpointServices,
     state: JobState,
     lifecycle: JobLifecycle,
-    number: int,
+    number: CheckpointId,
     trigger: str,
     *,
     drained: bool,

@@ -28,6 +28,7 @@ from ...storage.filesystem import delete_quietly, exists, list_files, write_atom
 from ...storage.parallel import in_parallel
 from ...storage.spark_paths import spark_uri
 from ...support.failpoints import failpoint
+from ...support.ids import CheckpointId
 from ..checkpoint.output_commit import commit_transaction, pending_output
 from .existing_rows import prepare_output
 
@@ -68,7 +69,8 @@ def begin_branch(job: JobSpec, store: CheckpointStore, identity: JobIdentity, cl
     """
     if claim.branch == 0 or is_seeded(store.filesystem, store.root, claim):
         return
-    older = CheckpointStore(store.filesystem, store.location, Branch(claim.parent, frozenset(claim.seed or ())))
+    seed = frozenset(map(CheckpointId, claim.seed or ()))
+    older = CheckpointStore(store.filesystem, store.location, Branch(claim.parent, seed))
     older.guard = store.guard
     newest = older.latest()
     if newest is not None:

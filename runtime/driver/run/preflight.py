@@ -25,6 +25,7 @@ from ...connectors.sources.live_sources import check_brokers, check_replayable
 from ...spark_io.place_probe import probe_places
 from ...storage.filesystem import resolve
 from ...storage.folder_checks import check_folder
+from ...support.ids import CheckpointId
 from ..checkpoint.staged_output_migration import check_showable
 from ..coordinators.task_graph import check_finished_tasks
 from ..recovery.existing_rows import check_existing_rows
@@ -117,7 +118,7 @@ def _check_begin(job: JobSpec) -> None:
         raise PlanError(job.begin_refused)
 
 
-def _check_newest(job: JobSpec, store: CheckpointStore, known: JobIdentity, ids: Sequence[int]) -> None:
+def _check_newest(job: JobSpec, store: CheckpointStore, known: JobIdentity, ids: Sequence[CheckpointId]) -> None:
     """Raise what recovery would if the newest checkpoint has other state or inputs, or output for other columns."""
     try:
         metadata = store.read(ids[-1]) if ids else None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ...spec import Phase
+from ...support.ids import NO_CHECKPOINT, CheckpointId
 from ..state.job_state import JobState
 
 
@@ -20,7 +21,7 @@ class RunSnapshot:
     #: Last epoch that was applied.
     epoch: int = 0
     #: Last checkpoint that is complete.
-    checkpoint_id: int = 0
+    checkpoint_id: CheckpointId = NO_CHECKPOINT
     #: Number of shards by stage; empty: not known yet.
     parallelism: Mapping[str, int] = field(default_factory=dict)
 

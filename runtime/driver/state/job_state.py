@@ -18,6 +18,7 @@ from ...connectors.staging import StagedFile
 from ...connectors.transaction import SinkTransaction, next_ordinal
 from ...protocols.operator_events.snapshot import StoredEvents
 from ...protocols.watermarks import WatermarkTracker
+from ...support.ids import NO_CHECKPOINT, CheckpointId
 from ...tasks.report import ShardReport
 from .stage_state import StageCut, StageState
 
@@ -35,7 +36,7 @@ class JobState:
     #: Last one that has changed state or output; 0: none since the run has begun.
     changed_epoch: int = 0
     #: Last complete checkpoint.
-    checkpoint_id: int = 0
+    checkpoint_id: CheckpointId = NO_CHECKPOINT
     #: Ordinal of its transaction; None: there is none, or it has none.
     ordinal: int | None = None
     #: Id of the last call of the sink's function that a complete checkpoint names.
@@ -144,7 +145,7 @@ class JobState:
 class CheckpointSnapshot:
     """All that a checkpoint holds, frozen between two epochs; nothing that happens later is seen in it."""
 
-    number: int
+    number: CheckpointId
     #: The ordinal of its transaction.
     ordinal: int
     #: The calls in which the sink's function gets its output.
@@ -178,7 +179,7 @@ class CheckpointSnapshot:
     def of(
         cls,
         state: JobState,
-        number: int,
+        number: CheckpointId,
         trigger: str,
         *,
         finished_shards: Mapping[str, Collection[int]],

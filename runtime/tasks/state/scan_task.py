@@ -33,6 +33,7 @@ from ...checkpoints.savepoints.store import open_store
 from ...checkpoints.stored_checkpoints import StoredCheckpoints
 from ...operators.columnar.record_codec import RecordCodec, RecordListCodec
 from ...operators.processor.rows.row_writer import RowWriter
+from ...support.ids import CheckpointId
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,7 +75,7 @@ class Shards:
 
     filesystem: fs.FileSystem
     location: str
-    checkpoint_id: int
+    checkpoint_id: CheckpointId
     uid: str
     manifests: tuple[StateManifest, ...]
     key_schema: pa.Schema
@@ -88,7 +89,9 @@ class Shards:
     only: Ident | None = None
 
     @classmethod
-    def of(cls, spark: SparkSession, store: StoredCheckpoints, checkpoint_id: int, stored: OperatorState) -> Shards:
+    def of(
+        cls, spark: SparkSession, store: StoredCheckpoints, checkpoint_id: CheckpointId, stored: OperatorState
+    ) -> Shards:
         """All shards of an operator.
 
         Args:
