@@ -59,11 +59,12 @@ def test_small_files_are_for_tasks_while_spark_has_run_few_jobs(
         (FRESH_JOBS, "spark (auto: the files have 0.0 MiB", LEAST_BYTES),
     ):
         after(jobs, monkeypatch)
-        plan, spec = writer._compile()
+        plan, spec = writer.plan(), writer.described()
         assert plan.phases[0].details["engine"].startswith(said)
         assert spec.scan_least_bytes == least
     after(0, monkeypatch)
-    plan, spec = job(keyed, **{"execution.backlog.engine": "spark"}).format("noop")._compile()
+    writer = job(keyed, **{"execution.backlog.engine": "spark"}).format("noop")
+    plan, spec = writer.plan(), writer.described()
     assert plan.phases[0].details["engine"].startswith("spark (execution.backlog.engine = spark")
     assert spec.scan_least_bytes == LEAST_BYTES
 
@@ -91,8 +92,7 @@ def test_shards_are_used_again_by_a_run_that_reads_in_the_same_way(job: Any, mon
     """The digest of a backlog says who reads small files; of large ones it is the same however long Spark has run."""
 
     def digest() -> str:
-        _, spec = job(summed).format("noop")._compile()
-        found = backlog_fingerprint(spec, 2, 8)
+        found = backlog_fingerprint(job(summed).format("noop").described(), 2, 8)
         assert found is not None
         return found
 
