@@ -77,11 +77,14 @@ def why_not(job: GeneratedJob, history: DataFrame, folder: Path) -> str | None:
 
 
 def shown(values: list[Any]) -> list[str]:
-    """Rows in an order of their own; doubles with the digits that all ways of adding give."""
+    """Rows in an order of their own; doubles with the digits that all ways of adding give.
+
+    What is left of values that cancel each other out is 0 in one way and 1e-17 in another.
+    """
 
     def text(value: Any) -> str:
         if isinstance(value, float) and math.isfinite(value):
-            return f"{value + 0.0:.9g}"
+            return f"{value if abs(value) > 1e-12 else 0.0:.9g}"
         return str(value)
 
     return sorted(str([text(value) for value in row]) for row in values)
