@@ -10,6 +10,8 @@ import pytest
 
 #: A test counts once, for the first of its markers.
 MARKERS = ("kafka", "s3", "cluster", "slow")
+#: Tests that only a target of their own runs: make test-jobs, make test-suites.
+_OF_THEIR_OWN = ("jobs", "suites")
 _KEY = "mixedmode left out"
 
 
@@ -22,7 +24,8 @@ class LeftOut:
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         """Count tests that have one of the markers."""
-        marked = (next((name for name in MARKERS if item.get_closest_marker(name)), None) for item in items)
+        ours = [item for item in items if not any(map(item.get_closest_marker, _OF_THEIR_OWN))]
+        marked = (next((name for name in MARKERS if item.get_closest_marker(name)), None) for item in ours)
         self._counts.update(name for name in marked if name is not None)
 
     def pytest_sessionfinish(self) -> None:
