@@ -29,7 +29,7 @@ JOBS   ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN 2>/dev/null); kib=$$(awk '/
 LEFT_OUT := kafka s3 cluster slow
 ALL     ?=
 # The part of Hypothesis' examples that make test tries; make test-rest tries the others.
-SHARE   ?= 0.4
+SHARE   ?= 0.3
 EMPTY   :=
 OF_LEFT_OUT := $(subst $(EMPTY) $(EMPTY), or ,$(LEFT_OUT))
 WITHOUT := $(if $(strip $(ALL) $(filter -m,$(ARGS)) $(findstring .py,$(ARGS))),,-m "not ($(OF_LEFT_OUT))")

@@ -111,7 +111,7 @@ def test_foreach_refuses_the_writers_that_stock_refuses(ways: Ways, made: Callab
         pytest.param(given.beside_read_rows, marks=pytest.mark.slow),
         pytest.param(given.calling_functions, marks=pytest.mark.slow),
         pytest.param(given.with_module, marks=pytest.mark.slow),
-        given.with_column_from_outside,
+        pytest.param(given.with_column_from_outside, marks=pytest.mark.slow),
     ],
     ids=lambda function: function.__name__,
 )

@@ -38,8 +38,9 @@ def test_case_that_was_the_same_is_the_same(
 
 
 def _marked(case: Case) -> Any:
-    """A case whose query begins again for each change of its state's schema takes as long as many others."""
-    return pytest.param(case, marks=pytest.mark.slow if case.name.startswith("evolving") else ())
+    """``make test`` has two, without those whose query begins again for each change of its state's schema."""
+    left_out = case not in _SAMPLE[:2] or case.name.startswith("evolving")
+    return pytest.param(case, marks=pytest.mark.slow if left_out else ())
 
 
 @pytest.mark.parametrize("case", map(_marked, _SAMPLE), ids=lambda case: case.name)

@@ -113,6 +113,7 @@ def test_stars_behind_windows_of_rows_that_come_through_views(world: World) -> N
     assert world.output() == rows_of(behind(windows(frame_of(world.spark, EVENTS))))
 
 
+@pytest.mark.slow
 def test_behind_a_processor(world: World) -> None:
     """Rows that timers yield go the same way: multiplied by explode, changed in pandas, joined."""
     static = names(world.spark)

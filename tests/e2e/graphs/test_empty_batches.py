@@ -144,7 +144,7 @@ GLOBALS: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("job", "mode"),
     [
-        *((job, "update") for job in GLOBALS),
+        *(pytest.param(job, "update", marks=() if job == "one stage" else pytest.mark.slow) for job in GLOBALS),
         *(pytest.param(job, "complete", marks=pytest.mark.slow) for job in ("one stage", "several stages")),
     ],
 )

@@ -111,6 +111,7 @@ def test_a_function_of_foreach_batch_that_never_returns(world: World, deliver: D
     assert deliver.all == sorted(given, key=repr)
 
 
+@pytest.mark.slow
 def test_a_function_that_hangs_while_a_run_recovers(
     world: World, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,7 +161,8 @@ class Sleepy(StatefulProcessor):
             yield (row.key, row.value, self._seen.get()[0])
 
 
-@pytest.mark.parametrize("phase", [pytest.param("backlog", marks=pytest.mark.slow), "live"])
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", ["backlog", "live"])
 def test_a_processor_that_never_returns(world: World, phase: str) -> None:
     """Its task is killed: at once in a backlog, of which nothing is kept, and after ``execution.stop.timeout`` in the
     live phase, where the error names processor, stage and shard.  The next run gives each row once."""

@@ -35,7 +35,8 @@ def run(world: World, keyed: Any, engine: str, landings: Sequence[Callable[[], o
     return [*found, world.output(), state_of(world)]
 
 
-@pytest.mark.parametrize("make", [pytest.param(by_key, marks=pytest.mark.slow), within], ids=["for ever", "within"])
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [by_key, within], ids=["for ever", "within"])
 def test_a_deduplication_goes_on_with_the_same_state(spark: SparkSession, tmp_path: Any, make: Any) -> None:
     """Whoever has read the history: the rows that went out, the keys that are kept, and what is a duplicate of them."""
     found, new = {}, [("new", END_S + 500, 1), ("new", END_S + 501, 2)]

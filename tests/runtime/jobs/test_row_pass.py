@@ -167,7 +167,9 @@ JOINS = {
 }
 
 
-@pytest.mark.parametrize("how", JOINS)
+@pytest.mark.parametrize(
+    "how", [pytest.param(how, marks=pytest.mark.slow if how in ("inner", "full") else ()) for how in JOINS]
+)
 def test_a_join_gets_what_spark_makes_of_a_first_pass(
     spark: SparkSession, folder: Path, tmp_path: Path, how: str
 ) -> None:

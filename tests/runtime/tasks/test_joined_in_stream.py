@@ -47,7 +47,7 @@ def as_found(row: tuple[Any, ...]) -> Any:
     return tuple(sides)
 
 
-@pytest.mark.parametrize("how", ["full", "leftsemi"])
+@pytest.mark.parametrize("how", ["full", pytest.param("leftsemi", marks=pytest.mark.slow)])
 def test_epochs_with_a_condition_give_what_one_join_of_all_rows_gives(
     spark: SparkSession, tmp_path: Path, how: Any
 ) -> None:
