@@ -20,7 +20,7 @@ VENV_DELTA ?= .venv-delta
 BIN    := $(VENV)/bin
 ARGS   ?=
 # As many tests at a time as keep the cores busy: each has a Spark of its own, or two, which compile their code anew.  On
-# two cores `make test` in a fresh clone took 8:24 with two at a time, 9:02 with three, 9:13 with four.
+# two cores `make test` once took 8:24 with two at a time, 9:02 with three, 9:13 with four.
 # In the order of the folders the files that take minutes (tests/e2e) come first, so no process ends up alone.
 JOBS   ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN 2>/dev/null); kib=$$(awk '/^MemAvailable/ { print $$2 }' /proc/meminfo 2>/dev/null); \
   [ "$${cores:-2}" -ge 4 ] && [ "$${kib:-0}" -ge 24000000 ] && echo 4 || echo 2)
