@@ -32,6 +32,7 @@ from .metrics.run_history import RunHistory
 from .metrics.shown_run import ShownRun
 from .spec import JobSpec
 from .support.clean_up import take_all
+from .support.ids import RunId
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +88,7 @@ class MixedQuery(RescalableQuery):
         self._events = RunEvents(job, self.runId)
         self._facts = FactListeners(self._history, self._events, self._shown)
         self._location = location
-        self._runner = JobRunner(job, location, self.runId[:8], self._facts)
+        self._runner = JobRunner(job, location, RunId(self.runId[:8]), self._facts)
         self._ended = threading.Event()
         #: Whether the job has come to its own end: nobody has stopped it.
         self._is_done = False
@@ -98,7 +99,7 @@ class MixedQuery(RescalableQuery):
         self._requests = (
             Requests(
                 RequestFolder(self._runner.context.store.filesystem, self._runner.context.store.root),
-                self.runId[:8],
+                self._runner.context.run_id,
                 self._do,
             )
             if self._temporary is None and job.settings.remote_control == "on"

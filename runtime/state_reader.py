@@ -31,7 +31,7 @@ from .checkpoints.metadata import CheckpointMetadata, OperatorState, StateLayout
 from .checkpoints.savepoints.store import SavepointStore, open_store
 from .checkpoints.store import CheckpointStore
 from .storage.filesystem import exists, path_text, resolve
-from .support.ids import CheckpointId
+from .support.ids import CheckpointId, EpochNumber
 from .support.notebook_html import facts_html, table_html
 from .tasks.state.lookup_task import identify_key, lookup, only_shard
 from .tasks.state.scan_task import (
@@ -61,7 +61,7 @@ class CheckpointInfo:
     #: "checkpoint", "completion" for that of a job which has reached its end, or "savepoint".
     kind: str | None
     timestamp_ms: int | None
-    epoch: int | None
+    epoch: EpochNumber | None
     #: Bytes of all state files that it names; checkpoints share files.
     size_bytes: int
     files: int

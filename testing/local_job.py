@@ -24,7 +24,7 @@ from ..runtime.driver.run.rescaling import reassign_shards
 from ..runtime.driver.state.job_state import CheckpointSnapshot, JobState
 from ..runtime.metrics.backlog_progress import BacklogProgress
 from ..runtime.spec import JobSpec, Phase, Settings, StageSpec
-from ..runtime.support.ids import CheckpointId
+from ..runtime.support.ids import CheckpointId, JobId
 from ..state.store.local_copy import LocalStateCache
 from .local_rows import LocalRows, look_at
 from .local_shards import LocalShards, LocalShardState, Prepared
@@ -121,7 +121,7 @@ class LocalJob:
         self.tables: dict[str, pa.Table] = {}
         #: Checkpoints that :meth:`restart` has taken.
         self.checkpoints = 0
-        self._begin(fresh_state(self.spec, "job", settings.max_parallelism, shards))
+        self._begin(fresh_state(self.spec, JobId("job"), settings.max_parallelism, shards))
 
     def _begin(self, state: JobState) -> None:
         self.state = state

@@ -11,6 +11,7 @@ from typing import Any, cast
 from ..errors import UnknownStateError
 from ..runtime.operators.contract import ShardCounters
 from ..runtime.operators.processor.rows.row_reader import row_class
+from ..runtime.support.ids import EpochNumber
 from ..runtime.tasks.report import ShardReport
 from ..state.backend.random_access import RocksDBKeyedState
 from ..state.backend.reader import ShardView
@@ -132,7 +133,7 @@ class StateView:
     def _write(self, state: RocksDBKeyedState, number: int) -> None:
         job, stage = self.job, self.job.state.stages[UID]
         pool, local = job.here.places(UID)
-        job.state.epoch += 1  # files are of epochs
+        job.state.epoch = EpochNumber(job.state.epoch + 1)  # files are of epochs
         name = f"e{job.state.epoch:08d}-s{number:04d}-{uuid.uuid4().hex[:8]}"
         writer = LogWriter(job.filesystem, pool, local, name, job.state.epoch)
         state.flush(writer)

@@ -17,6 +17,7 @@ from ...runtime.catalyst.struct_fields import recast, with_own_fields
 from ...runtime.operators.contract import EpochSpec, KeyedOperator
 from ...runtime.protocols.event_time import MIN_WATERMARK
 from ...runtime.spec import Settings
+from ...runtime.support.ids import EpochNumber
 from ..inputs.event_time import CARRIER, EVENT_TIME_MARK, Watermark
 from ..inputs.inputs import InputPart, Inputs
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 #: Id under which the state of a job's only keyed stage is stored; part of the on-disk contract.
 STAGE_UID = "keyed-0"
 #: For questions about Spark's plans: an epoch in which nothing is late and nothing fires.
-ANY_EPOCH = EpochSpec(1, "sorted", MIN_WATERMARK, MIN_WATERMARK, MIN_WATERMARK, 0, MIN_WATERMARK)
+ANY_EPOCH = EpochSpec(EpochNumber(1), "sorted", MIN_WATERMARK, MIN_WATERMARK, MIN_WATERMARK, 0, MIN_WATERMARK)
 #: The step that is a part of the stage: its rows under the names that users know.
 PRESENTED = "columns of the join"
 #: The steps that make of the last rows what is written.

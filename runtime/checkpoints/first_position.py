@@ -38,6 +38,7 @@ from ..storage.checksummed import seal, unseal
 from ..storage.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
 from ..storage.spark_paths import spark_uri
 from ..support.failpoints import failpoint
+from ..support.ids import FIRST_BATCH, BatchId
 from .metadata import SparkPosition
 from .store import CheckpointStore
 
@@ -50,7 +51,7 @@ logger = logging.getLogger(__name__)
 
 _FORMAT = 1
 #: The number of the micro-batch up to which sources seem to have read that were told where to begin.
-_STATED_BATCH = 1
+_STATED_BATCH = BatchId(1)
 #: Name of the folder below ``<checkpointLocation>/mixedmode``.
 FOLDER = "first-position"
 
@@ -66,7 +67,7 @@ class FirstPosition:
     #: Rows of the micro-batch that were landed.
     rows: int = 0
     #: The number of the micro-batch that the entry is of.
-    batch: int = 0
+    batch: BatchId = FIRST_BATCH
 
 
 @dataclass
@@ -180,7 +181,7 @@ class FirstPositions:
         if known.entry is not None:
             log.rewind(SparkPosition(batch_id=known.batch, offset_entry=known.entry))
             if replay and entry is not None and self._are_stated:
-                log.plan(known.batch + 1, entry)
+                log.plan(BatchId(known.batch + 1), entry)
         elif replay:
             log.replay(entry)
         else:
@@ -225,7 +226,7 @@ class FirstPositions:
         """Run and commit micro-batch 0, its rows landed."""
         settled: list[FirstPosition] = []
 
-        def land(batch: DataFrame, batch_id: int) -> None:
+        def land(batch: DataFrame, batch_id: BatchId) -> None:
             delete_quietly(self._filesystem, self._rows)
             batch.write.mode("overwrite").parquet(spark_uri(batch.sparkSession, location, self._rows))
             rows = self._make_durable()
@@ -253,7 +254,7 @@ class FirstPositions:
         """Have the sources write down where they begin; an empty first micro-batch is committed on the way."""
         settled: list[FirstPosition] = []
 
-        def look(batch: DataFrame, batch_id: int) -> None:
+        def look(batch: DataFrame, batch_id: BatchId) -> None:
             if batch.isEmpty():
                 entry = self.store.spark_log.position(batch_id).offset_entry
                 settled.append(self._save(FirstPosition(self._identities, entry, batch=batch_id)))

@@ -8,6 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..support.ids import JobId
+
 #: PySpark's way to print a column, in which an operator describes its windows.
 _COLUMN = re.compile(r"^Column<'(.*)'>$", re.DOTALL)
 #: The name of a processor's class may change, and how many rows go out.
@@ -23,7 +25,7 @@ FOUND_BY_STATE = ("aggregates", "how", "event times", "rows wait", "condition")
 class JobIdentity:
     """What makes a checkpoint location belong to one job."""
 
-    job_id: str
+    job_id: JobId
     #: What the operators of its stages say of themselves, in topological order.
     stages: tuple[Mapping[str, object], ...]
     max_parallelism: int
@@ -91,7 +93,7 @@ def stage_differences(
     return [_difference(name, mine.get(name), theirs.get(name)) for name in different]
 
 
-def query_id(job_id: str) -> str:
+def query_id(job_id: JobId) -> str:
     """The id of the job's query as PySpark writes one: a UUID, of an id that is none always the same."""
     try:
         return str(uuid.UUID(job_id))

@@ -15,7 +15,7 @@ from ...errors import CorruptStateError
 from ...state.store.state_manifest import StateManifest
 from ..connectors.transaction import SinkTransaction
 from ..storage.checksummed import Envelope
-from ..support.ids import CheckpointId
+from ..support.ids import BatchId, CheckpointId, EpochNumber, JobId
 from .format import Format
 
 #: Version 2: the key groups of a stage may be of some of its key columns (``StateLayout.key_group_places``).
@@ -33,7 +33,7 @@ class _Frozen(BaseModel):
 class SparkPosition(_Frozen):
     """Where the live source's Structured Streaming query stands: everything up to this batch is in the checkpoint."""
 
-    batch_id: int
+    batch_id: BatchId
     #: Content of Spark's offsets/<batch_id>; lets a purged log entry be written again.
     offset_entry: str
 
@@ -120,9 +120,9 @@ class CheckpointMetadata(_Frozen):
     kind: Literal["checkpoint", "completion"] = "checkpoint"
     #: Why it was taken ("interval", "switch", ...); None: written before this was recorded.
     trigger: str | None = None
-    job_id: str
+    job_id: JobId
     timestamp_ms: int
-    epoch: int
+    epoch: EpochNumber
     watermark_ms: int
     #: What has fired: rows behind it are late.  None: written before this was recorded, and it is the watermark.
     fired_watermark_ms: int | None = None

@@ -19,7 +19,7 @@ from ..connectors.staging import epoch_of
 from ..storage.deletions import delete_files
 from ..storage.filesystem import delete_quietly, list_files
 from ..support.failpoints import failpoint
-from ..support.ids import CheckpointId
+from ..support.ids import CheckpointId, EpochNumber
 from .metadata import CheckpointMetadata
 from .reader_marks import CheckpointReaders
 from .stored_checkpoints import StoredCheckpoints, state_file_names
@@ -96,7 +96,12 @@ class CheckpointRetention:
             del self._held[holder]
 
     def collect_garbage(
-        self, uid: str, live: Iterable[StateManifest], *, up_to_epoch: int | None = None, keep: Iterable[str] = ()
+        self,
+        uid: str,
+        live: Iterable[StateManifest],
+        *,
+        up_to_epoch: EpochNumber | None = None,
+        keep: Iterable[str] = (),
     ) -> int:
         """Remove pool files that no retained checkpoint, no holder and not ``live`` names; returns how many.
 

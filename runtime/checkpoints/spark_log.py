@@ -22,6 +22,7 @@ from pyarrow import fs
 
 from ...errors import CorruptStateError
 from ..storage.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
+from ..support.ids import FIRST_BATCH, BatchId
 from .metadata import SparkPosition
 
 _ENTRY = re.compile(r"^\.?(\d+)(\.crc)?$")
@@ -38,7 +39,7 @@ class SparkLog:
         self._filesystem = filesystem
         self._folder = folder
 
-    def position(self, batch_id: int) -> SparkPosition:
+    def position(self, batch_id: BatchId) -> SparkPosition:
         """The position after a batch that was handed to us."""
         entry = read_bytes(self._filesystem, f"{self._folder}/offsets/{batch_id}")
         return SparkPosition(batch_id=batch_id, offset_entry=entry.decode())
@@ -56,15 +57,15 @@ class SparkLog:
         _, mark, offset = read_bytes(self._filesystem, path).partition(b"v1\n")
         return offset.decode(errors="replace") if mark else None
 
-    def committed_behind(self, batch_id: int) -> SparkPosition | None:
+    def committed_behind(self, batch_id: BatchId) -> SparkPosition | None:
         """The position behind the newest micro-batch that was processed to its end; None: none was, behind that one.
 
         Args:
             batch_id: the last one that is in a checkpoint.
         """
         found = list_files(self._filesystem, f"{self._folder}/commits")
-        done = [int(info.base_name) for info in found if info.base_name.isdigit() and int(info.base_name) > batch_id]
-        return next((self.position(one) for one in sorted(done, reverse=True) if self._exists("offsets", one)), None)
+        done = sorted((BatchId(int(info.base_name)) for info in found if info.base_name.isdigit()), reverse=True)
+        return next((self.position(one) for one in done if one > batch_id and self._exists("offsets", one)), None)
 
     def files_between(
         self, number: int, place: int, begin: SparkPosition | None, end: SparkPosition
@@ -115,8 +116,8 @@ class SparkLog:
         """
         # Spark goes on from its newest planned batch: a second one would make it skip the first.
         self.restart(keep_planned=True)
-        if entry is not None and self._exists("offsets", 0):
-            self._restore("offsets", 0, entry.encode(), exactly=True)
+        if entry is not None and self._exists("offsets", FIRST_BATCH):
+            self._restore("offsets", FIRST_BATCH, entry.encode(), exactly=True)
 
     def _forget(self, log: str, *, after: int) -> int:
         """Remove all entries of a log above a batch, and what Spark had not finished writing: a query without an entry
@@ -140,7 +141,7 @@ class SparkLog:
         if position.batch_id > 0:
             # Spark insists on the entry before the newest, which it may have purged, and reads from it up to the
             # newest only to let the source know where it is: a copy of the newest stands for "nothing in between".
-            self._restore("offsets", position.batch_id - 1, entry)
+            self._restore("offsets", BatchId(position.batch_id - 1), entry)
         self._restore("commits", position.batch_id, _COMMITTED)
         if isinstance(self._filesystem, fs.LocalFileSystem):
             for path in glob(f"{escape(self._folder)}/sources/*/.*.tmp*"):  # what a write that was cut off has left
@@ -156,7 +157,7 @@ class SparkLog:
         if not exists(self._filesystem, path):
             write_atomically(self._filesystem, path, json.dumps({"id": str(uuid.uuid4())}).encode())
 
-    def plan(self, batch_id: int, entry: str) -> None:
+    def plan(self, batch_id: BatchId, entry: str) -> None:
         """Have the batch behind a position be one that was planned before, with the very rows that it had then."""
         self._restore("offsets", batch_id, entry.encode(), exactly=True)
 
@@ -252,7 +253,7 @@ class SparkLog:
             " output path"
         )
 
-    def _restore(self, log: str, batch_id: int, content: bytes, *, exactly: bool = False) -> None:
+    def _restore(self, log: str, batch_id: BatchId, content: bytes, *, exactly: bool = False) -> None:
         """Write an entry if it is missing or damaged (or, with ``exactly``, if it says anything else)."""
         if self._exists(log, batch_id):
             found = read_bytes(self._filesystem, f"{self._folder}/{log}/{batch_id}")
@@ -262,10 +263,10 @@ class SparkLog:
         delete_quietly(self._filesystem, f"{self._folder}/{log}/.{batch_id}.crc")
         write_atomically(self._filesystem, f"{self._folder}/{log}/{batch_id}", content)
 
-    def _exists(self, log: str, batch_id: int) -> bool:
+    def _exists(self, log: str, batch_id: BatchId) -> bool:
         return exists(self._filesystem, f"{self._folder}/{log}/{batch_id}")
 
-    def _is_sound(self, log: str, batch_id: int, content: bytes) -> bool:
+    def _is_sound(self, log: str, batch_id: BatchId, content: bytes) -> bool:
         """False if Hadoop's checksum file beside the entry, where there is one, does not fit: Spark refuses it then."""
         path = f"{self._folder}/{log}/.{batch_id}.crc"
         return not exists(self._filesystem, path) or read_bytes(self._filesystem, path) == crc_file(content)

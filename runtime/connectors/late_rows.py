@@ -33,6 +33,7 @@ from ..spark_io.spark_formats import parquet_holds
 from ..storage.filesystem import delete_quietly, exists, list_files, resolve
 from ..storage.folder_checks import check_folder
 from ..storage.spark_paths import spark_uri
+from ..support.ids import EpochNumber
 from .sinks.files import ParquetSink
 from .staging import StagedFile
 from .transaction import SinkTransaction
@@ -114,7 +115,9 @@ class LateRows:
         check_folder(OPTION, self.path)
         self.sink.check_shown(spark, OPTION, (STAGE_FOLDER,) if self._is_divided else ())
 
-    def stage(self, uid: str, rows: DataFrame, epoch: int, watermark_ms: int, expected: int) -> list[StagedFile]:
+    def stage(
+        self, uid: str, rows: DataFrame, epoch: EpochNumber, watermark_ms: int, expected: int
+    ) -> list[StagedFile]:
         """Write the late rows among a stage's input of an epoch; nobody sees them yet.
 
         Args:

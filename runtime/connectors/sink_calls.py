@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from pydantic import BaseModel, ConfigDict
 
+from ..support.ids import EpochNumber
 from .staging import StagedFile, epoch_of
 
 
@@ -38,6 +39,6 @@ def calls_of(files: Iterable[StagedFile], previous: int, *, merged: bool) -> tup
     return tuple(SinkCall(id=previous + nth, epochs=group) for nth, group in enumerate(groups, start=1))
 
 
-def epochs_of(files: Iterable[StagedFile]) -> tuple[int, ...]:
+def epochs_of(files: Iterable[StagedFile]) -> tuple[EpochNumber, ...]:
     """The epochs that have staged files, in order."""
     return tuple(sorted({epoch_of(file.name) for file in files}))

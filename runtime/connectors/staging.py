@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pyarrow import fs
 
 from ...errors import CorruptStateError
+from ..support.ids import NO_EPOCH, EpochNumber, JobId
 
 _CHUNK_BYTES = 1 << 20
 
@@ -38,7 +39,7 @@ class StagedFile:
         return f"{self.folder}/part-{number:08d}-{self.name}".lstrip("/")
 
 
-def staging_folder(path: str, job_id: str, branch: int) -> str:
+def staging_folder(path: str, job_id: JobId, branch: int) -> str:
     """Where a job's tasks stage files that are renamed into an output folder.
 
     Args:
@@ -88,10 +89,10 @@ EPOCH_IN_NAME = r"^e(\d{8})-"
 _EPOCH = re.compile(EPOCH_IN_NAME)
 
 
-def epoch_of(file_name: str) -> int:
+def epoch_of(file_name: str) -> EpochNumber:
     """The epoch in which a state or output file was written; attempts put it first in their names."""
     match = _EPOCH.match(file_name)
-    return int(match[1]) if match else 0
+    return EpochNumber(int(match[1])) if match else NO_EPOCH
 
 
 def writer_of(file_name: str) -> int:

@@ -12,6 +12,7 @@ from ...errors import CheckpointError
 from ..spark_io.parquet import read_parquet
 from ..storage.deletions import delete_files
 from ..storage.filesystem import delete_quietly, list_files
+from ..support.ids import EpochNumber
 from .staging import StagedFile, epoch_of
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class StagingFolder:
         """Remove staged files."""
         delete_files(self.filesystem, [f"{self.path}/{file.name}" for file in files])
 
-    def sweep(self, up_to_epoch: int | None = None, keep: Collection[str] = ()) -> int:
+    def sweep(self, up_to_epoch: EpochNumber | None = None, keep: Collection[str] = ()) -> int:
         """Remove what losing attempts staged; returns how many files.  Called when nothing is pending.
 
         Args:

@@ -26,6 +26,7 @@ from ..protocols.operator_events.task_events import ShardInbox
 from ..scan.engines import LEAST_BYTES
 from ..spec import Settings
 from ..support.failpoints import failpoint
+from ..support.ids import JobId, RunId
 from ..tasks.report import NO_SHARD, ShardReport
 from ..tasks.shard.pass_pause import PassPause
 from ..tasks.shard.shard_task import ShardTask
@@ -66,8 +67,8 @@ class EpochExecutor:
     spark: SparkSession
     operator: KeyedOperator
     settings: Settings
-    job_id: str
-    run_id: str
+    job_id: JobId
+    run_id: RunId
     max_parallelism: int
     state_filesystem: fs.FileSystem
     state_pool: str

@@ -24,6 +24,7 @@ from ..connectors.output_place import OutputPlace
 from ..connectors.staging import StagedFile
 from ..jvm.worker.worker_tasks import task_begins
 from ..support.failpoints import failpoint
+from ..support.ids import EpochNumber, RunId
 from ..tasks.report import REPORT_SCHEMA, report_batch
 from ..tasks.shard.publish_task import typed_rows
 
@@ -46,7 +47,11 @@ class StagedRows:
 
 
 def staged_behind(
-    handed_on: Mapping[str, DataFrame], output_transform: OutputTransform, place: OutputPlace, epoch: int, run_id: str
+    handed_on: Mapping[str, DataFrame],
+    output_transform: OutputTransform,
+    place: OutputPlace,
+    epoch: EpochNumber,
+    run_id: RunId,
 ) -> tuple[StagedRows, dict[str, Row]]:
     """Do what follows the last stage, or several, to the rows that are handed on, and stage the result.
 
@@ -65,7 +70,7 @@ def staged_behind(
 
 
 def staged_rows(
-    rows: DataFrame, schema: StructType, place: OutputPlace, epoch: int, run_id: str
+    rows: DataFrame, schema: StructType, place: OutputPlace, epoch: EpochNumber, run_id: RunId
 ) -> tuple[StagedRows, DataFrame]:
     """Stage rows in whatever partitions they are.
 
@@ -94,8 +99,8 @@ class OutputTransformTask:
 
     place: OutputPlace
     schema: StructType
-    epoch: int
-    run_id: str
+    epoch: EpochNumber
+    run_id: RunId
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task_begins()

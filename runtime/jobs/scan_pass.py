@@ -17,6 +17,7 @@ from ..jvm.partition_jobs import collected_by_partition
 from ..scan.engines import AUTO, LEAST_BYTES
 from ..scan.parquet_scan import NotTakenError
 from ..storage.filesystem import delete_quietly, read_bytes, write_atomically
+from ..support.ids import RunId
 from ..tasks.report import REPORT_SCHEMA
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class ScanPass:
     filesystem: fs.FileSystem
     folder: str
     max_parallelism: int
-    run_id: str
+    run_id: RunId
     progress_folder: str | None = None
     stopped_folder: str | None = None
     least_bytes: int = LEAST_BYTES

@@ -11,7 +11,7 @@ from ..checkpoints.metadata import CheckpointMetadata, SourceState
 from ..checkpoints.state_layout import empty_stage
 from ..connectors.transaction import SinkTransaction
 from ..driver.recovery.initial_state import fresh_watermark
-from ..support.ids import CheckpointId
+from ..support.ids import NO_EPOCH, CheckpointId, JobId
 from .history_pass import TRIGGER
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ def fresh_checkpoint(job: JobSpec, event_times_ms: Mapping[str, int], *, reads_h
     return CheckpointMetadata(
         checkpoint_id=CheckpointId(1),
         trigger=TRIGGER,
-        job_id=uuid.uuid4().hex,
+        job_id=JobId(uuid.uuid4().hex),
         timestamp_ms=round(time.time() * 1000),
-        epoch=0,
+        epoch=NO_EPOCH,
         watermark_ms=first[0],
         fired_watermark_ms=first[0],
         max_event_time_ms=first[1],

@@ -35,7 +35,7 @@ from ..metrics.backlog_progress import BacklogProgress
 from ..metrics.events.facts import Fact
 from ..storage.filesystem import resolve
 from ..support.clean_up import take_all
-from ..support.ids import CheckpointId
+from ..support.ids import NO_JOB, CheckpointId, JobId, RunId
 
 if TYPE_CHECKING:
     from ..spec import JobSpec
@@ -80,8 +80,8 @@ def history_pass(job: JobSpec, location: str) -> tuple[CheckpointStore, Checkpoi
     sink = NoopSink(job.output_schema)
     settings = job.settings.model_copy(update={"savepoint_path": None})
     job = replace(job, sink=sink, late_rows=None, checkpoint_location=location, settings=settings)
-    sink.open(job.spark, StagingFolder(store.filesystem, store.output), "")
-    job_id, run_id = uuid.uuid4().hex, str(uuid.uuid4())
+    sink.open(job.spark, StagingFolder(store.filesystem, store.output), NO_JOB)
+    job_id, run_id = JobId(uuid.uuid4().hex), RunId(str(uuid.uuid4()))
     state = fresh_state(job, job_id, settings.max_parallelism, settings.shards(job.spark))
     listener = _NoListener()
     context = RunContext(

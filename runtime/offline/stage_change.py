@@ -24,6 +24,7 @@ from ..checkpoints.metadata import OperatorState, ShardState, StateLayout
 from ..jobs.shuffle import exchanged_by_shard, key_group
 from ..jvm.worker_errors import translate
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
+from ..support.ids import EpochNumber
 from ..tasks.report import REPORT_SCHEMA, ShardReport
 from ..tasks.state.scan_task import LOCAL_DIR, Shards
 from ..tasks.state.state_change_task import ORDER, TAG, StateChangeTask, change_schema, key_column
@@ -138,7 +139,7 @@ class StageChange:
         base: Shards | None,
         filesystem: fs.FileSystem,
         pool: str,
-        epoch: int,
+        epoch: EpochNumber,
     ) -> OperatorState:
         """The stage's state after the changes; new files are in ``pool``.
 

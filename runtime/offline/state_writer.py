@@ -34,6 +34,7 @@ from ..checkpoints.store import CheckpointStore
 from ..driver.recovery.initial_state import fresh_watermark
 from ..storage.filesystem import path_text, read_bytes
 from ..support.failpoints import failpoint
+from ..support.ids import EpochNumber
 from ..tasks.state.scan_task import Shards, layout_of
 from .fresh_checkpoint import fresh_checkpoint
 from .history_pass import TRIGGER, check_history, history_pass
@@ -344,7 +345,7 @@ class StateWriter:
     def _changed(
         self, folder: SavepointFolder, base: CheckpointStore | None, metadata: CheckpointMetadata
     ) -> CheckpointMetadata:
-        epoch = metadata.epoch + 1
+        epoch = EpochNumber(metadata.epoch + 1)
         operators = []
         for uid, stored in self._operators.items():
             given = {one.uid: one for one in metadata.operators}.get(uid)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from ...state.keys.keygroups import KeyGroupRange
 from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..protocols.operator_events.task_events import TaskEvents
+from ..support.ids import EpochNumber
 from .emission_watermark import emitted_at
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class InOrder:
 class EpochSpec:
     """Everything a shard task must know about the epoch it executes.  Invariant: equal on all shards."""
 
-    epoch: int
+    epoch: EpochNumber
     #: "sorted": keys arrive in encoded-key order, each exactly once; state goes straight to sorted files.
     #: "random": keys may be visited again by timers; writes are held back until the end of the epoch.
     style: Literal["sorted", "random"]

@@ -10,11 +10,13 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..support.ids import BatchId
+
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 
-def executed_batches(query: StreamingQuery, first: int) -> dict[int, list[Mapping[str, Any]]]:
+def executed_batches(query: StreamingQuery, first: int) -> dict[BatchId, list[Mapping[str, Any]]]:
     """What Spark tells of the sources of each micro-batch that it is done with, by number, in order.
 
     Args:
@@ -34,4 +36,4 @@ def executed_batches(query: StreamingQuery, first: int) -> dict[int, list[Mappin
             found.insert(0, record)
     records = [json.loads(str(record.json())) for record in found]
     # While nothing comes Spark tells of that, too, under the number of the next micro-batch.
-    return {int(one["batchId"]): one["sources"] for one in records if "addBatch" in one.get("durationMs", ())}
+    return {BatchId(int(one["batchId"])): one["sources"] for one in records if "addBatch" in one.get("durationMs", ())}

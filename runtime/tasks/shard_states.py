@@ -9,13 +9,14 @@ from pyarrow import fs
 from ...state.store.local_copy import LocalStateCopy, process_cache
 from ...state.store.local_folder import local_root
 from ...state.store.packed_manifests import PackedManifests
+from ..support.ids import JobId
 
 
 @dataclass(frozen=True)
 class ShardStates:
     """What tasks must know of the state of all shards of a stage."""
 
-    job_id: str
+    job_id: JobId
     #: Committed state, by shard.
     manifests: PackedManifests
     filesystem: fs.FileSystem

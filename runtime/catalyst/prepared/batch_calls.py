@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.utils import ForeachBatchFunction
 
 from ...jvm.gateway import java_class
+from ...support.ids import BatchId
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter
@@ -30,14 +31,14 @@ class BatchFunction(ForeachBatchFunction):
         try:
             if self._found is None:
                 self._found = SparkSession(self.session.sparkContext, jdf.sparkSession())
-            self.func(DataFrame(jdf, self._found), batch_id)
+            self.func(DataFrame(jdf, self._found), BatchId(batch_id))
         except Exception as error:
             self.error = error
             raise
 
 
 def handing_over(
-    writer: DataStreamWriter, spark: SparkSession, function: Callable[[DataFrame, int], None]
+    writer: DataStreamWriter, spark: SparkSession, function: Callable[[DataFrame, BatchId], None]
 ) -> DataStreamWriter:
     """``writer.foreachBatch``.
 
@@ -46,9 +47,9 @@ def handing_over(
         spark: its session.
         function: takes the micro-batches.
     """
-    found = writer.foreachBatch(function)  # it also starts what takes calls from the JVM
+    found = writer.foreachBatch(function)  # type: ignore[arg-type]  # it also starts what takes calls from the JVM
     try:
-        java_class(spark, _HELPER).callForeachBatch(found._jwrite, BatchFunction(spark, function))
+        java_class(spark, _HELPER).callForeachBatch(found._jwrite, BatchFunction(spark, function))  # type: ignore[arg-type]
     except (AttributeError, Py4JError, TypeError):  # another version of Spark: PySpark's own stays
         return found
     return found

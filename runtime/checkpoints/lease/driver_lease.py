@@ -21,6 +21,7 @@ from pyarrow import fs
 
 from ....errors import CheckpointError
 from ...storage.conditional import Version
+from ...support.ids import RunId
 from .claims import ClaimFolder, Holder, LeaseClaim, Seen, authority, name_of
 from .rules import ClaimWatch, Tenure, Verdict, next_generation
 
@@ -77,7 +78,7 @@ class DriverLease:
         self,
         filesystem: fs.FileSystem,
         root: str,
-        run_id: str,
+        run_id: RunId,
         *,
         expiry_ms: int = EXPIRY_MS,
         heartbeat_ms: int = HEARTBEAT_MS,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ....errors import CheckpointError, CorruptStateError
 from ...storage.filesystem import absolute, resolve
 from ...support.failpoints import failpoint
-from ...support.ids import CheckpointId
+from ...support.ids import CheckpointId, RunId
 from ..lease.driver_lease import DriverLease
 from ..metadata import CheckpointMetadata, DueSavepoint
 from ..store import CheckpointStore
@@ -113,7 +113,7 @@ def complete_offline(location: str, path: str | None = None) -> CompletedSavepoi
     """
     filesystem, folder = resolve(location)
     store = CheckpointStore(filesystem, folder)
-    lease = DriverLease(filesystem, store.root, uuid.uuid4().hex[:8])
+    lease = DriverLease(filesystem, store.root, RunId(uuid.uuid4().hex[:8]))
     lease.take()
     store.guard = lease.check
     try:

@@ -16,9 +16,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from ...support.ids import EpochNumber, JobId
 from ..output_place import OutputPlace
+from ..sink_calls import epochs_of
 from ..staged_output import StagedOutput
-from ..staging import StagedFile
+from ..staging import StagedFile, epoch_of
 from ..staging_folder import StagingFolder
 from ..transaction import SinkTransaction
 from .file_formats import check_stageable
@@ -80,7 +82,7 @@ class Sink(ABC):
         #: The call of a user's function that has not returned, in words; None: there is none.
         self.call_in_hand: str | None = None
 
-    def open(self, spark: SparkSession, staging: StagingFolder, job_id: str) -> None:
+    def open(self, spark: SparkSession, staging: StagingFolder, job_id: JobId) -> None:
         """Prepare for a run.
 
         Args:
@@ -141,9 +143,10 @@ class Sink(ABC):
 
         Sinks that show rows at once get one only if the job had another sink when it was staged.
         """
-        self.deliver(transaction.id, transaction.files)
+        for epoch in epochs_of(transaction.files):
+            self.deliver(epoch, [file for file in transaction.files if epoch_of(file.name) == epoch])
 
-    def deliver(self, epoch: int, files: Sequence[StagedFile]) -> None:
+    def deliver(self, epoch: EpochNumber, files: Sequence[StagedFile]) -> None:
         """Hand over one epoch's rows (sinks that show rows at once)."""
         self.staging.discard(files)
 
@@ -167,7 +170,7 @@ class Sink(ABC):
         """Nothing more will be committed in this run; not called if the run fails."""
         return None
 
-    def stage_nothing(self, epoch: int) -> list[StagedFile]:
+    def stage_nothing(self, epoch: EpochNumber) -> list[StagedFile]:
         """A file without rows, by which a transaction says that the whole result has none."""
         output = self.output.open(f"e{epoch:08d}-w0000-{uuid.uuid4().hex}", self.staged_schema)
         return output.finish(even_without_rows=True) if isinstance(output, StagedOutput) else []

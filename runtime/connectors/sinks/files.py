@@ -32,6 +32,7 @@ from ...storage.folder_checks import check_folder
 from ...storage.parallel import in_parallel
 from ...storage.spark_paths import spark_uri
 from ...support.failpoints import failpoint
+from ...support.ids import JobId
 from ..output_place import OutputPlace
 from ..parquet_form import CODEC_CONF, ParquetForm
 from ..partition_paths import PARTITION_TYPES, PartitionPaths, zone_of
@@ -101,7 +102,7 @@ class ParquetSink(Sink):
         self.form = self.form.in_session(spark.conf.get(CODEC_CONF, None))
         super().check(spark)
 
-    def open(self, spark: SparkSession, staging: StagingFolder, job_id: str) -> None:
+    def open(self, spark: SparkSession, staging: StagingFolder, job_id: JobId) -> None:
         if self.partition_by and self._partitions is None:
             self._partitions = partition_paths(spark, self.schema, self.partition_by)
         self._filesystem, self._target = resolve(self.path)

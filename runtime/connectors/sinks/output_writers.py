@@ -17,6 +17,7 @@ from pyarrow import fs
 
 from ...storage.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
 from ...storage.spark_paths import HadoopPlace
+from ...support.ids import JobId
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +34,7 @@ _MOST = 10_000
 class WritingJob:
     """A job that writes to an output."""
 
-    job_id: str
+    job_id: JobId
     #: Its queryName; None: it has none.
     name: str | None
     #: The operators of its stages, as ``job.json`` has them.
@@ -157,7 +158,7 @@ class OutputWriters:
         self._folder = folder
         self._signed = False
 
-    def others(self, job_id: str | None) -> list[WritingJob]:
+    def others(self, job_id: JobId | None) -> list[WritingJob]:
         """All but the job of this id."""
         known = [WritingJob.from_json(text) for text in self._folder.texts()]
         return [writer for writer in known if writer is not None and writer.job_id != job_id]

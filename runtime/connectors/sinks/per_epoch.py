@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 
 from ....errors import OptionError
 from ...spark_io.spark_tables import check_view_name
+from ...support.ids import EpochNumber
 from ..output_place import OutputPlace
 from ..staging import StagedFile
 from .base import Sink
@@ -37,7 +38,7 @@ class PerEpochSink(Sink):
         self.deliveries = deliveries or Deliveries()
         self.schema = self.deliveries.schema(schema)
 
-    def rows(self, epoch: int, files: Sequence[StagedFile]) -> DataFrame:
+    def rows(self, epoch: EpochNumber, files: Sequence[StagedFile]) -> DataFrame:
         """What is shown of staged files."""
         return self.deliveries.rows(self.frame(files), {epoch})
 
@@ -78,7 +79,7 @@ class MemorySink(PerEpochSink):
         self._rows = self._spark.createDataFrame([], self.schema)
         self._rows.createOrReplaceTempView(self.view)
 
-    def deliver(self, epoch: int, files: Sequence[StagedFile]) -> None:
+    def deliver(self, epoch: EpochNumber, files: Sequence[StagedFile]) -> None:
         if files:
             assert self._spark is not None and self._rows is not None
             # Collected on purpose: the staged files go away, and a memory sink is meant for few rows.
@@ -112,7 +113,7 @@ class ConsoleSink(PerEpochSink):
     def describe(self) -> str:
         return "console: at-least-once, visible at once"
 
-    def deliver(self, epoch: int, files: Sequence[StagedFile]) -> None:
+    def deliver(self, epoch: EpochNumber, files: Sequence[StagedFile]) -> None:
         if files:
             rule = "-" * 43
             print(f"{rule}\nEpoch: {epoch}\n{rule}")

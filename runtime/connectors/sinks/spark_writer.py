@@ -29,6 +29,7 @@ from ...jvm.spark_errors import spark_says
 from ...spark_io.connector_packages import package_hint
 from ...spark_io.spark_formats import data_source
 from ...support.failpoints import failpoint
+from ...support.ids import JobId
 from ..staging_folder import StagingFolder
 from ..transaction import first_ordinal
 from .base import Guarantee
@@ -92,7 +93,7 @@ class SparkWriterSink(DeliverySink):
         self._memory = memory_of(format, transactional)
         self.guarantee: Guarantee = "at-least-once" if self._memory is None else "exactly-once"
         self.fencing = None if self._memory is None else self._memory.fencing
-        self._job_id: str | None = None
+        self._job_id: JobId | None = None
         self._writers: OutputWriters | None = None
         not_theirs = () if self._memory is None else self._memory.ours
         ours = [name for name in self._options if name.lower() in {one.lower() for one in not_theirs}]
@@ -184,7 +185,7 @@ class SparkWriterSink(DeliverySink):
             check_hadoop_folder(spark, self.path, self._options)
             OutputFolder(spark, "path", self.path, self.path).check_shown(self._partition_by, column_fold(spark))
 
-    def open(self, spark: SparkSession, staging: StagingFolder, job_id: str) -> None:
+    def open(self, spark: SparkSession, staging: StagingFolder, job_id: JobId) -> None:
         super().open(spark, staging, job_id)
         self._job_id = job_id
 

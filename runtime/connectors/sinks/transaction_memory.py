@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...spark_io.spark_iceberg import snapshot_summaries
+from ...support.ids import JobId
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,7 +34,7 @@ class TransactionMark:
     """What a table remembers of a transaction."""
 
     #: The job's, the same over restarts.
-    job_id: str
+    job_id: JobId
     #: The transaction's; it only grows.
     version: int
     #: What no other transaction has; empty: it has but the version.
@@ -42,7 +43,7 @@ class TransactionMark:
     is_ordinal: bool = True
 
     @classmethod
-    def of(cls, job_id: str, transaction: SinkTransaction, branch: int) -> TransactionMark:
+    def of(cls, job_id: JobId, transaction: SinkTransaction, branch: int) -> TransactionMark:
         """That of a transaction.
 
         Args:

@@ -20,6 +20,7 @@ from ...spark_io.shown_query import LIVE_SOURCE, HiddenSession, stop_query
 from ...spark_io.source_cleaners import FileCleaner, take_cleaners
 from ...spark_io.spark_sources import PlannedSource, log_numbers, sources
 from ...support.failpoints import failpoint
+from ...support.ids import BatchId
 from .live_sources import LiveSourceFacts, cleans_files
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ _HAS_LOOKED = "Waiting for"
 #: How Spark's log says that a source has given nothing yet.
 _NO_OFFSET = "-"
 
-OnBatch = Callable[["DataFrame", int], None]
+OnBatch = Callable[["DataFrame", BatchId], None]
 
 
 class Stopped(Exception):
@@ -182,7 +183,7 @@ class LiveSource:
         context = copy_context()  # Spark calls on a thread of its own
         to_frames, alike = to_df(), AlikeFrames()
 
-        def take(batch: DataFrame, batch_id: int) -> None:
+        def take(batch: DataFrame, batch_id: BatchId) -> None:
             assert self._hidden is not None
             with handed_over(batch, self._hidden.session):
                 alike.add(batch)
@@ -198,7 +199,7 @@ class LiveSource:
             self._stopping.wait(_LOOK_EVERY_S)
             return False
 
-        def run(batch: DataFrame, batch_id: int) -> None:
+        def run(batch: DataFrame, batch_id: BatchId) -> None:
             keep_to_df(to_frames)  # PySpark has just made a session for the batch
             self._has_cleaners.wait()
             try:

@@ -32,7 +32,7 @@ from ...metrics.events.facts import checkpoint_failed
 from ...protocols.checkpoint_scheduler import CheckpointScheduler
 from ...protocols.lifecycle.work import TaskWorker
 from ...support.failpoints import failpoint
-from ...support.ids import NO_CHECKPOINT, CheckpointId
+from ...support.ids import NO_CHECKPOINT, CheckpointId, EpochNumber
 from ..clocks import clock_ms
 from ..state.job_state import CheckpointSnapshot, JobState
 from .async_checkpoint import CheckpointAbandoned, CheckpointServices, PendingCheckpoint
@@ -78,7 +78,7 @@ class CheckpointCoordinator:
     #: What is being completed beside the epochs; None: nothing is.
     _in_flight: PendingCheckpoint | None = None
     #: Last epoch that is in a checkpoint.
-    _epoch: int = field(init=False)
+    _epoch: EpochNumber = field(init=False)
     #: How many shards each stage has in it.
     _shards: Mapping[str, int] = field(init=False)
     _reports: CheckpointReports = field(init=False)

@@ -23,6 +23,7 @@ from ...checkpoints.corruption import explain_corruption
 from ...checkpoints.first_position import discard_if_behind
 from ...checkpoints.lease.driver_lease import LocationLost
 from ...support.failpoints import failpoint
+from ...support.ids import EpochNumber
 from ..clocks import clock_ms
 from ..state.job_state import CheckpointSnapshot, JobState
 
@@ -53,7 +54,7 @@ class Round:
 
     cut: CheckpointSnapshot
     live: Mapping[str, Sequence[StateManifest]]
-    epoch: int
+    epoch: EpochNumber
     services: CheckpointServices
     cleans: bool
     #: By stage the compacted manifests of some shards.

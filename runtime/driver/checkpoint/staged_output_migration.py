@@ -38,6 +38,7 @@ from ...connectors.transaction import SinkTransaction
 from ...jvm.worker_errors import translate
 from ...storage.filesystem import delete_quietly, exists, resolve
 from ...support.failpoints import failpoint
+from ...support.ids import JobId
 from ...tasks.report import REPORT_SCHEMA, report_batch
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class _Old:
 
     @classmethod
     def of(
-        cls, job: JobSpec, store: CheckpointStore, transaction: SinkTransaction, mine: StagedForm, job_id: str
+        cls, job: JobSpec, store: CheckpointStore, transaction: SinkTransaction, mine: StagedForm, job_id: JobId
     ) -> _Old:
         form = transaction.form
         # Before it was recorded it was where the sink has it.

@@ -14,6 +14,7 @@ from ...checkpoints.store import CheckpointStore
 from ...jobs.executor import EpochExecutor
 from ...operators.contract import KeyedOperator
 from ...support.failpoints import failpoint
+from ...support.ids import EpochNumber, JobId, RunId
 from ...tasks.shard_states import ShardStates
 from ...tasks.state.compaction_task import CompactionTask, compact_shards
 from ..clocks import now_ms
@@ -39,13 +40,13 @@ class StateCompactor:
     """
 
     job: JobSpec
-    job_id: str
-    run_id: str
+    job_id: JobId
+    run_id: RunId
     store: CheckpointStore
     executors: Mapping[str, EpochExecutor]
 
     def compacted(
-        self, operator: KeyedOperator, manifests: Sequence[StateManifest], epoch: int
+        self, operator: KeyedOperator, manifests: Sequence[StateManifest], epoch: EpochNumber
     ) -> dict[int, StateManifest]:
         """Compact the shards whose change logs have outgrown their base.
 
@@ -66,7 +67,7 @@ class StateCompactor:
         return self._within_timeout(lambda: self._run(operator, manifests, epoch, kinds))
 
     def rewritten(
-        self, operator: KeyedOperator, manifests: Sequence[StateManifest], epoch: int, change: StateRewrite
+        self, operator: KeyedOperator, manifests: Sequence[StateManifest], epoch: EpochNumber, change: StateRewrite
     ) -> dict[int, StateManifest]:
         """Change all values of the state, however long it takes: there is nothing to go on with without it.
 
@@ -94,7 +95,7 @@ class StateCompactor:
         self,
         operator: KeyedOperator,
         manifests: Sequence[StateManifest],
-        epoch: int,
+        epoch: EpochNumber,
         kinds: dict[int, CompactionKind],
         change: StateRewrite | None = None,
     ) -> dict[int, StateManifest]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...operators.contract import EpochSpec, InOrder
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
+from ...support.ids import EpochNumber
 
 if TYPE_CHECKING:
     from ...connectors.sources.live_inputs import Reach
@@ -54,7 +55,7 @@ def sorted_pass_of(
     firing_ms = MIN_WATERMARK if final_ms is None else reached_ms if final_ms == OBSERVED else final_ms
     in_order = in_order and not more_follows
     return EpochSpec(
-        epoch=state.epoch + 1,
+        epoch=EpochNumber(state.epoch + 1),
         style="sorted",
         watermark_ms=watermark.current_ms if in_order else MIN_WATERMARK,
         firing_watermark_ms=firing_ms,
@@ -100,7 +101,7 @@ def streaming_epoch_of(
     upto_ms = MAX_WATERMARK if reach is None else watermark.would_reach(reach.seen)
     firing_ms = watermark.current_ms if reach is None or not at_once else max(watermark.current_ms, upto_ms)
     return EpochSpec(
-        epoch=state.epoch + 1,
+        epoch=EpochNumber(state.epoch + 1),
         style="random",
         watermark_ms=watermark.current_ms,
         firing_watermark_ms=firing_ms,
@@ -119,7 +120,7 @@ def last_epoch_of(state: JobState, stage: StageState, time_ms: int, *, keep_stat
     """The epoch after all input and all timers, for the operator's end hooks; nothing fires in it."""
     watermark_ms = stage.watermark.current_ms
     return EpochSpec(
-        epoch=state.epoch + 1,
+        epoch=EpochNumber(state.epoch + 1),
         style="random" if keep_state else "sorted",
         watermark_ms=watermark_ms,
         firing_watermark_ms=MIN_WATERMARK,

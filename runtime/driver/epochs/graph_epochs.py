@@ -31,6 +31,7 @@ from ...operators.emission_watermark import EMITTED_COLUMN, emitted_when_due
 from ...operators.frame_steps import united
 from ...spec import JobSpec, Phase, StageEdge, StageSpec, over_edges
 from ...support.failpoints import failpoint
+from ...support.ids import EpochNumber
 from ...tasks.report import ShardReport
 from ..clocks import now_ms
 from ..coordinators.event_channels import JobEvents
@@ -162,7 +163,7 @@ class GraphEpochs:
         behind = {uid: replace(runs[uid], reports=one.reports, observed=one.observed) for uid, one in shown.items()}
         return {**runs, **behind}
 
-    def _behind_last(self, done: Mapping[str, StageResult], epoch: int) -> Mapping[str, StageResult]:
+    def _behind_last(self, done: Mapping[str, StageResult], epoch: EpochNumber) -> Mapping[str, StageResult]:
         """What the last stages have done, with the output of the job behind them in place of their own.
 
         One of them stands for it, as it is that of all.  Without such a job their own output stays.

@@ -18,6 +18,7 @@ from ...jvm.spark_errors import spark_says
 from ...spark_io.spark_sources import sources
 from ...storage.filesystem import absolute, resolve
 from ...storage.spark_paths import UNREACHABLE
+from ...support.ids import NO_JOB
 from ...support.redaction import redacted
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def check_existing_rows(job: JobSpec) -> None:
 def _check(job: JobSpec, store: CheckpointStore, writers: OutputWriters) -> None:
     known = store.identity()
     stages = tuple(json.loads(json.dumps([stage.operator.describe() for stage in job.stages], default=str)))
-    me = writer_of(job, JobIdentity("", stages, job.settings.max_parallelism, job.name))
+    me = writer_of(job, JobIdentity(NO_JOB, stages, job.settings.max_parallelism, job.name))
     others = writers.others(None if known is None else known.job_id)
     same = next((other for other in others if is_same_job(me, other)), None)
     output = job.sink.path
@@ -103,7 +104,7 @@ def is_same_job(one: WritingJob, other: WritingJob) -> bool:
     """Whether two writers are one job: equal names and stages, and without a name a source that both read."""
     if one.name != other.name:
         return False
-    if JobIdentity("", one.stages, 0).differences(other.stages, FOUND_BY_STATE):
+    if JobIdentity(NO_JOB, one.stages, 0).differences(other.stages, FOUND_BY_STATE):
         return False
     return one.name is not None or not one.sources or not other.sources or bool({*one.sources} & {*other.sources})
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from ...checkpoints.metadata import CheckpointMetadata
 from ...protocols.watermarks import WatermarkTracker
 from ...spec import JobSpec, StageSpec
+from ...support.ids import JobId
 from ..epochs.stage_epochs import fired_upstream
 from ..state.job_state import JobState
 from ..state.stage_state import StageState
 
 
-def fresh_state(job: JobSpec, job_id: str, max_parallelism: int, parallelism: int) -> JobState:
+def fresh_state(job: JobSpec, job_id: JobId, max_parallelism: int, parallelism: int) -> JobState:
     """A job that has processed nothing.
 
     Args:

@@ -30,6 +30,7 @@ from ...protocols.watermarks import ONLY
 from ...spark_io.spark_sources import log_numbers
 from ...storage.filesystem import delete_quietly, exists
 from ...support.failpoints import failpoint
+from ...support.ids import NO_BATCH, JobId
 from ...tasks.report import ShardReport
 from ..checkpoint.output_commit import commit_transaction, pending_output
 from ..coordinators.task_graph import check_finished_tasks
@@ -72,7 +73,7 @@ def identify(job: JobSpec, store: CheckpointStore) -> JobIdentity:
     known = check_identity(job, store)
     if known is None:
         check_restorable(job)
-        known = JobIdentity(uuid.uuid4().hex, _described(job), job.settings.max_parallelism, job.name)
+        known = JobIdentity(JobId(uuid.uuid4().hex), _described(job), job.settings.max_parallelism, job.name)
         store.claim(known)
     return known
 
@@ -166,7 +167,7 @@ def _begin_live_anew(job: JobSpec, store: CheckpointStore, state: JobState) -> N
         sources_read_once(job.live)[0],
     )
     store.spark_log.clear()
-    state.batch_id, state.spark = -1, None
+    state.batch_id, state.spark = NO_BATCH, None
 
 
 def _described(job: JobSpec) -> tuple[dict[str, Any], ...]:

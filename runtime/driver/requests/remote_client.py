@@ -13,6 +13,7 @@ from ...checkpoints.lease.driver_lease import DriverLease, Holder
 from ...checkpoints.savepoints.destination import check_destination
 from ...checkpoints.store import CheckpointStore
 from ...storage.filesystem import absolute, resolve
+from ...support.ids import NO_RUN
 from .remote_requests import Action, Request, RequestFolder
 
 _WAIT_S = 0.2
@@ -155,7 +156,7 @@ def _living_holder(filesystem: fs.FileSystem, root: str, location: str) -> Holde
     Raises:
         CheckpointError: there is none, or its process is known to be dead.
     """
-    holder = DriverLease(filesystem, root, "").holder()
+    holder = DriverLease(filesystem, root, NO_RUN).holder()
     if holder is None:
         raise CheckpointError(f"no job is running on {location!r}", code="MIXEDMODE_JOB_NOT_RUNNING")
     if holder.lives is False:
@@ -168,5 +169,5 @@ def _living_holder(filesystem: fs.FileSystem, root: str, location: str) -> Holde
 
 def _has_gone(folder: RequestFolder, asked: Holder) -> bool:
     """True if the run that was asked does not have the location any more, or its process is dead."""
-    now = DriverLease(folder.filesystem, folder.root, "").holder()
+    now = DriverLease(folder.filesystem, folder.root, NO_RUN).holder()
     return now is None or now.run != asked.run or asked.lives is False

@@ -28,6 +28,7 @@ from ....errors import CorruptStateError, QueryError
 from ...jvm.spark_errors import what_happened
 from ...storage.checksummed import seal, unseal
 from ...storage.filesystem import delete_quietly, list_files, read_bytes, write_atomically
+from ...support.ids import RunId
 
 logger = logging.getLogger(__name__)
 
@@ -180,7 +181,7 @@ class Requests:
             savepoint, is answered.
     """
 
-    def __init__(self, folder: RequestFolder, run_id: str, execute: Callable[[Request], str | None]) -> None:
+    def __init__(self, folder: RequestFolder, run_id: RunId, execute: Callable[[Request], str | None]) -> None:
         self._folder = folder
         self._run_id = run_id
         self._execute = execute

@@ -11,6 +11,7 @@ from ...checkpoints.store import CheckpointStore
 from ...connectors.sources.live_query import LiveSource
 from ...connectors.sources.live_sources import live_sources, sources_read_once
 from ...metrics.events.facts import FactListener, LiveBegins
+from ...support.ids import FIRST_BATCH, BatchId
 from ..state.job_state import JobState
 
 if TYPE_CHECKING:
@@ -67,9 +68,9 @@ class LiveStart:
                 state.batch_id = first.batch
 
     @property
-    def batch(self) -> int:
+    def batch(self) -> BatchId:
         """The number of the micro-batch whose rows were landed."""
-        return 0 if self._first is None else self._first.batch
+        return FIRST_BATCH if self._first is None else self._first.batch
 
     def landed(self, state: JobState) -> DataFrame | None:
         """The landed rows, which belong to the first micro-batch; None: there are none, or they have been read."""

@@ -16,6 +16,7 @@ from ...connectors.sources.live_query import LiveSource, OnBatch, Stopped, deliv
 from ...protocols.event_time import MAX_WATERMARK
 from ...spec import Phase, PhaseKind
 from ...support.clean_up import take_all
+from ...support.ids import BatchId
 from ..clocks import clock_ms, now_ms
 from ..epochs.epoch_specs import OBSERVED
 from ..epochs.source_rows import SourceRows
@@ -59,7 +60,7 @@ def run_backlog(run: RunningJob, ending: Ending, phase: Phase) -> None:
     if at_once and has_file_limits(job.live):
         rows = rows.going_by_file()
 
-    def on_batch(batch: DataFrame, batch_id: int) -> None:
+    def on_batch(batch: DataFrame, batch_id: BatchId) -> None:
         nonlocal passes, rows
         if batch_id <= state.batch_id:
             return
@@ -128,7 +129,7 @@ def run_catch_up(run: RunningJob, ending: Ending, phase: Phase) -> None:
     if run.job.has_phase("live") and not any(state.sources[one.name].is_backlog for one in run.job.live_inputs):
         return
 
-    def take(batch: DataFrame, batch_id: int) -> None:
+    def take(batch: DataFrame, batch_id: BatchId) -> None:
         with run.losses.watching(batch_id):
             run.epochs.streaming_epoch(phase, SourceRows.of_live(run.job, batch))
         state.batch_id = batch_id
@@ -136,7 +137,7 @@ def run_catch_up(run: RunningJob, ending: Ending, phase: Phase) -> None:
         run.checkpoints.checkpoint_if_due()
         ending.serve(phase)
 
-    def on_batch(batch: DataFrame, batch_id: int) -> None:
+    def on_batch(batch: DataFrame, batch_id: BatchId) -> None:
         stand_still(run, ending, phase)
         if context.savepoints.ready_stop() is not None:
             raise Stopped
@@ -245,7 +246,7 @@ def commit_now(run: RunningJob, phase: Phase) -> bool:
 def _on_live_batch(run: RunningJob, ending: Ending, phase: Phase) -> OnBatch:
     state = run.state
 
-    def on_batch(batch: DataFrame, batch_id: int) -> None:
+    def on_batch(batch: DataFrame, batch_id: BatchId) -> None:
         if batch_id <= state.batch_id or run.context.savepoints.ready_stop() is not None:
             return
         run.checkpoints.keep_up()

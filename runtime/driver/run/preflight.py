@@ -25,7 +25,7 @@ from ...connectors.sources.live_sources import check_brokers, check_replayable
 from ...spark_io.place_probe import probe_places
 from ...storage.filesystem import resolve
 from ...storage.folder_checks import check_folder
-from ...support.ids import CheckpointId
+from ...support.ids import NO_RUN, CheckpointId
 from ..checkpoint.staged_output_migration import check_showable
 from ..coordinators.task_graph import check_finished_tasks
 from ..recovery.existing_rows import check_existing_rows
@@ -108,7 +108,7 @@ def _check_owner(job: JobSpec, store: CheckpointStore) -> Sequence[int]:
         _check_begin(job)
     if known is not None:
         _check_newest(job, store, known, ids)
-    DriverLease(store.filesystem, store.root, "").check_free()
+    DriverLease(store.filesystem, store.root, NO_RUN).check_free()
     return ids
 
 

@@ -11,6 +11,7 @@ from ...checkpoints.store import CheckpointStore
 from ...connectors.sources.live_query import LiveSource
 from ...metrics.backlog_progress import BacklogProgress
 from ...metrics.events.facts import FactListener
+from ...support.ids import RunId
 from ...tasks.shard.pass_pause import PassPause, PauseMarker
 from ..requests.commit_queue import CommitQueue
 from ..requests.pause_switch import PauseSwitch
@@ -24,7 +25,7 @@ from .run_snapshot import Published
 class RunContext:
     """What a run has from its very beginning, before it is known where the job stands."""
 
-    run_id: str
+    run_id: RunId
     store: CheckpointStore
     listener: FactListener
     #: Moves to the branch that the run works in when the location is claimed.

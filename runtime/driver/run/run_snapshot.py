@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ...spec import Phase
-from ...support.ids import NO_CHECKPOINT, CheckpointId
+from ...support.ids import NO_CHECKPOINT, NO_EPOCH, CheckpointId, EpochNumber
 from ..state.job_state import JobState
 
 
@@ -19,7 +19,7 @@ class RunSnapshot:
     #: None: not known yet.
     is_backlog: bool | None = None
     #: Last epoch that was applied.
-    epoch: int = 0
+    epoch: EpochNumber = NO_EPOCH
     #: Last checkpoint that is complete.
     checkpoint_id: CheckpointId = NO_CHECKPOINT
     #: Number of shards by stage; empty: not known yet.

@@ -30,6 +30,7 @@ from ...storage.filesystem import resolve
 from ...storage.spark_paths import spark_uri
 from ...support.clean_up import take_all
 from ...support.failpoints import failpoint
+from ...support.ids import RunId
 from ..recovery.recovery import RecoveredRun, identify, recover, refuse_more_after_the_end
 from ..recovery.takeover import begin_branch, open_outputs, remove_older_branches
 from ..requests.commit_queue import CommitQueue
@@ -57,7 +58,7 @@ class JobRunner:
         listener: is told what happens.
     """
 
-    def __init__(self, job: JobSpec, location: str, run_id: str, listener: FactListener) -> None:
+    def __init__(self, job: JobSpec, location: str, run_id: RunId, listener: FactListener) -> None:
         self.job = job
         self._location = location
         filesystem, path = resolve(location)

@@ -19,6 +19,7 @@ from ...connectors.sources.data_loss import is_tolerant
 from ...connectors.sources.live_sources import live_sources
 from ...spark_io.spark_sources import log_numbers
 from ...storage.spark_paths import UNREACHABLE, HadoopPlace
+from ...support.ids import FIRST_BATCH
 
 if TYPE_CHECKING:
     from ...spec import JobSpec
@@ -69,7 +70,8 @@ def lost_of_backlog(job: JobSpec, store: CheckpointStore, entry: str) -> list[Lo
     Raises:
         DataLossError: as :func:`lost_before_replay`.
     """
-    return _lost_between(job, store, None, SparkPosition(batch_id=0, offset_entry=entry), "in its unfinished backlog")
+    end = SparkPosition(batch_id=FIRST_BATCH, offset_entry=entry)
+    return _lost_between(job, store, None, end, "in its unfinished backlog")
 
 
 def _lost_between(

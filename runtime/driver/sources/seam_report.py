@@ -10,6 +10,7 @@ from ....errors import CheckpointMismatchError, DataLossError
 from ...connectors.sources.data_loss import ForgottenMessages, Offsets
 from ...connectors.sources.seam_claim import SeamClaim
 from ...metrics.events.facts import FactListener, SeamPassed, messages_lost
+from ...support.ids import NO_BATCH, EpochNumber
 from ..state.job_state import JobState
 from .source_losses import SourceLosses, loss_text
 
@@ -52,7 +53,7 @@ class SeamReport:
             for one in gone:
                 if one not in self._reported:
                     self._reported.add(one)
-                    self.listener.on(messages_lost(one, name, self.state.epoch + 1))
+                    self.listener.on(messages_lost(one, name, EpochNumber(self.state.epoch + 1)))
             for topic, number, first, last in claim.overlaps(began):
                 raise CheckpointMismatchError(
                     f"the job began to read topic {topic}, partition {number}, at offset {first}, and what is now its"
@@ -66,11 +67,11 @@ class SeamReport:
         """At the switch: how each live input went on from its history."""
         for one in self.job.live_inputs:
             if one.seam is not None:
-                began, reached = (self.losses.position_of(one.name, at) for at in (-1, self.state.batch_id))
+                began, reached = (self.losses.position_of(one.name, at) for at in (NO_BATCH, self.state.batch_id))
                 self.listener.on(SeamPassed(one.name, one.seam.in_words(began, reached)))
 
     def _begun(self) -> Iterator[tuple[str, SeamClaim, Offsets]]:
         for one in self.job.live_inputs:
-            began = None if one.seam is None else self.losses.position_of(one.name, -1)
+            began = None if one.seam is None else self.losses.position_of(one.name, NO_BATCH)
             if one.seam is not None and began is not None:
                 yield one.name, one.seam, began

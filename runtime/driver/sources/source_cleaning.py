@@ -18,6 +18,7 @@ from ...checkpoints.metadata import SparkPosition
 from ...checkpoints.store import CheckpointStore
 from ...connectors.sources.live_query import LiveSource
 from ...spark_io.spark_sources import log_numbers
+from ...support.ids import BatchId
 
 if TYPE_CHECKING:
     from ...spec import JobSpec
@@ -52,7 +53,7 @@ class SourceCleaning:
                 logger.info("checkpoint %s does not say which live files it holds: %s", number, error)
                 continue
             if oldest is not None and oldest.batch_id > 0:  # those of its last micro-batch may still be there
-                self._done = self._position(oldest.batch_id - 1) or oldest
+                self._done = self._position(BatchId(oldest.batch_id - 1)) or oldest
             return
 
     def clean(self, position: SparkPosition | None) -> None:
@@ -63,7 +64,7 @@ class SourceCleaning:
         """
         if self.live is None or position is None or not self.live.cleaners or self.job.live is None:
             return
-        last = position.batch_id - 1
+        last = BatchId(position.batch_id - 1)
         if last < 0 or (self._done is not None and last <= self._done.batch_id):
             return
         end = self._position(last)
@@ -80,7 +81,7 @@ class SourceCleaning:
                     logger.warning("live file %s was not cleaned up: %s", path, error)
         self._done = end
 
-    def _position(self, batch_id: int) -> SparkPosition | None:
+    def _position(self, batch_id: BatchId) -> SparkPosition | None:
         """Spark's position behind a micro-batch; None: its log has it no more."""
         try:
             return self.store.spark_log.position(batch_id)

@@ -36,6 +36,7 @@ from ...metrics.events.facts import FactListener, messages_lost
 from ...spark_io.spark_kafka import Place, TopicClient
 from ...spark_io.spark_sources import log_numbers, sources
 from ...support.clean_up import take_all
+from ...support.ids import BatchId
 from ..clocks import clock_ms
 from ..state.job_state import JobState
 
@@ -95,7 +96,7 @@ class SourceLosses:
             ReadPosition(LiveSourceFacts("kafka", one.options), begins) for one, begins in found if begins is not None
         ]
 
-    def position(self, number: int, batch_id: int) -> Offsets | None:
+    def position(self, number: int, batch_id: BatchId) -> Offsets | None:
         """Up to where a source was read by a micro-batch; -1: where it began; None: it is not known."""
         log = self.store.spark_log
         try:
@@ -106,11 +107,15 @@ class SourceLosses:
             return None
         return offsets_of(lines[number]) if number < len(lines) else None
 
+    def _read_range(self, number: int, batch_id: BatchId) -> tuple[Offsets | None, Offsets | None]:
+        """From where, and up to where, a micro-batch reads a source; None: it is not known."""
+        return self.position(number, BatchId(batch_id - 1)), self.position(number, batch_id)
+
     def _number_of(self, name: str) -> int | None:
         """The number in Spark's log of a live input, if it is one Kafka source."""
         return next((number for number in self._sources if self._name(number) == name), None)
 
-    def position_of(self, name: str, batch_id: int) -> Offsets | None:
+    def position_of(self, name: str, batch_id: BatchId) -> Offsets | None:
         """The same of a live input; None also if it is no Kafka source."""
         number = self._number_of(name)
         return None if number is None else self.position(number, batch_id)
@@ -120,7 +125,7 @@ class SourceLosses:
         return self._number_of(name) in self._tolerant
 
     @contextmanager
-    def watching(self, batch_id: int) -> Iterator[LossWatch]:
+    def watching(self, batch_id: BatchId) -> Iterator[LossWatch]:
         """While an epoch reads a micro-batch: tell afterwards what it has not found.
 
         Raises:
@@ -136,7 +141,7 @@ class SourceLosses:
             if one is not None:
                 self._report(one, watch.reads_part, anew)
 
-    def _made_anew(self, batch_id: int) -> dict[tuple[int, str], list[ForgottenMessages]]:
+    def _made_anew(self, batch_id: BatchId) -> dict[tuple[int, str], list[ForgottenMessages]]:
         """The topics that are others than those which the job has read until a micro-batch; they are known from now on.
 
         Returns:
@@ -150,7 +155,7 @@ class SourceLosses:
             return found
         self._next_look_ms = now_ms + _LOOK_EVERY_MS
         for number, source in self._sources.items():
-            start, end = self.position(number, batch_id - 1) or {}, self.position(number, batch_id) or {}
+            start, end = (offsets or {} for offsets in self._read_range(number, batch_id))
             known = self.state.topic_ids.setdefault(number, {})
             try:
                 client = self._client(number)
@@ -174,9 +179,9 @@ class SourceLosses:
         logger.warning("%s: lost; the job continues without them, because failOnDataLoss is false", lost)
         self.listener.on(messages_lost(lost, self._name(number), self.state.epoch))
 
-    def _about(self, number: int, batch_id: int) -> _ReadRange | None:
+    def _about(self, number: int, batch_id: BatchId) -> _ReadRange | None:
         """Ask where the topics of a source begin before a micro-batch is read; None: nothing is known of that."""
-        start, end = self.position(number, batch_id - 1), self.position(number, batch_id)
+        start, end = self._read_range(number, batch_id)
         if start is None or end is None:
             return None
         read = [

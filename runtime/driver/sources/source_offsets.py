@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...metrics.events.facts import FactListener, OffsetsKnown, OffsetsRead
 from ...spark_io.query_progress import executed_batches
 from ...spark_io.spark_sources import log_numbers
+from ...support.ids import BatchId, EpochNumber
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
@@ -34,9 +35,9 @@ class SourceOffsets:
     job: JobSpec
     listener: FactListener
     #: Epochs whose offsets are not told yet, by micro-batch.
-    _unreported: dict[int, int] = field(init=False, default_factory=dict)
+    _unreported: dict[BatchId, EpochNumber] = field(init=False, default_factory=dict)
 
-    def read_in(self, batch_id: int, epoch: int) -> None:
+    def read_in(self, batch_id: BatchId, epoch: EpochNumber) -> None:
         """An epoch has read a micro-batch."""
         self._unreported[batch_id] = epoch
         if len(self._unreported) > _MOST:

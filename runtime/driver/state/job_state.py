@@ -18,7 +18,7 @@ from ...connectors.staging import StagedFile
 from ...connectors.transaction import SinkTransaction, next_ordinal
 from ...protocols.operator_events.snapshot import StoredEvents
 from ...protocols.watermarks import WatermarkTracker
-from ...support.ids import NO_CHECKPOINT, CheckpointId
+from ...support.ids import NO_BATCH, NO_CHECKPOINT, NO_EPOCH, BatchId, CheckpointId, EpochNumber, JobId
 from ...tasks.report import ShardReport
 from .stage_state import StageCut, StageState
 
@@ -27,14 +27,14 @@ from .stage_state import StageCut, StageState
 class JobState:
     """The consistent cut between two epochs."""
 
-    job_id: str
+    job_id: JobId
     #: By uid, in topological order.
     stages: dict[str, StageState]
     sources: dict[str, SourceState]
     #: Last epoch that is part of this state.
-    epoch: int = 0
+    epoch: EpochNumber = NO_EPOCH
     #: Last one that has changed state or output; 0: none since the run has begun.
-    changed_epoch: int = 0
+    changed_epoch: EpochNumber = NO_EPOCH
     #: Last complete checkpoint.
     checkpoint_id: CheckpointId = NO_CHECKPOINT
     #: Ordinal of its transaction; None: there is none, or it has none.
@@ -45,7 +45,7 @@ class JobState:
     #: Kafka's ids of the topics that were read, by the number of the source in Spark's log.
     topic_ids: dict[int, dict[str, str]] = field(default_factory=dict)
     #: Batch of the live source's query that is part of this state; -1: none.
-    batch_id: int = -1
+    batch_id: BatchId = NO_BATCH
     #: Output of the epochs since the last checkpoint, for exactly-once sinks.
     pending: list[StagedFile] = field(default_factory=list)
     #: The same for late rows.
@@ -54,7 +54,7 @@ class JobState:
     finished: bool = False
 
     @classmethod
-    def fresh(cls, job_id: str, stages: Sequence[StageState], sources: Sequence[str]) -> JobState:
+    def fresh(cls, job_id: JobId, stages: Sequence[StageState], sources: Sequence[str]) -> JobState:
         """A job that has processed nothing: every source is in backlog."""
         return cls(
             job_id=job_id,
@@ -75,7 +75,7 @@ class JobState:
             call_id=metadata.last_call,
             spark=metadata.spark,
             topic_ids={number: dict(ids) for number, ids in metadata.topic_ids.items()},
-            batch_id=metadata.spark.batch_id if metadata.spark else -1,
+            batch_id=metadata.spark.batch_id if metadata.spark else NO_BATCH,
             rows_late_total=metadata.rows_late_total,
             finished=metadata.kind == "completion",
         )
@@ -108,7 +108,7 @@ class JobState:
 
     def apply(
         self,
-        epoch: int,
+        epoch: EpochNumber,
         reports: Mapping[str, Sequence[ShardReport]],
         late: Sequence[StagedFile],
         roots: Collection[str],
@@ -154,9 +154,9 @@ class CheckpointSnapshot:
     last_call_id: int
     #: Why it is taken.
     trigger: str
-    job_id: str
+    job_id: JobId
     timestamp_ms: int
-    epoch: int
+    epoch: EpochNumber
     stages: tuple[StageCut, ...]
     sources: Mapping[str, SourceState]
     max_event_time_ms: int | None

@@ -16,6 +16,7 @@ from ...connectors.sources.data_loss import ForgottenMessages
 from ...jvm.spark_errors import what_happened
 from ...protocols.event_time import MIN_WATERMARK
 from ...protocols.lifecycle.events import Stop
+from ...support.ids import EpochNumber, JobId
 from ...tasks.report import ShardReport
 from .events import CheckpointFailed, DataLost, RunEvent
 
@@ -115,8 +116,8 @@ class StageEpoch:
 class EpochReport:
     """An epoch has succeeded and is part of the job's state."""
 
-    job_id: str
-    epoch: int
+    job_id: JobId
+    epoch: EpochNumber
     #: "sorted" (one key at a time) or "random".
     style: Literal["sorted", "random"]
     #: Kind of the phase it belongs to.
@@ -156,7 +157,7 @@ class OffsetsRead:
 class OffsetsKnown:
     """It is known what an epoch's micro-batch holds."""
 
-    epoch: int
+    epoch: EpochNumber
     #: By live input.
     sources: Mapping[str, OffsetsRead]
 
@@ -260,7 +261,7 @@ Fact = (
 )
 
 
-def messages_lost(lost: ForgottenMessages, source: str, epoch: int) -> DataLost:
+def messages_lost(lost: ForgottenMessages, source: str, epoch: EpochNumber) -> DataLost:
     """The live source has forgotten messages before, or while, an epoch was to read them."""
     return DataLost(
         source=source,
@@ -274,7 +275,7 @@ def messages_lost(lost: ForgottenMessages, source: str, epoch: int) -> DataLost:
     )
 
 
-def file_lost(path: str, fate: str, epoch: int) -> DataLost:
+def file_lost(path: str, fate: str, epoch: EpochNumber) -> DataLost:
     """A file that was read since the last checkpoint is gone, or changed, before it is read again."""
     return DataLost(
         source=path,

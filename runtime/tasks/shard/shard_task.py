@@ -39,6 +39,7 @@ from ...protocols.operator_events.task_events import ShardInbox, TaskEvents
 from ...storage.checksummed import seal
 from ...storage.filesystem import write_atomically
 from ...support.failpoints import failpoint
+from ...support.ids import RunId
 from ..local_report import leave_report
 from ..progress import TaskProgress
 from ..report import NO_SHARD, REPORT_SUFFIX, ShardReport, report_batch
@@ -60,7 +61,7 @@ from .task_sorter import SortPlan, sorted_here
 class ShardTask:
     """The function handed to ``mapInArrow``; carries everything a task needs and nothing of the driver's process."""
 
-    run_id: str
+    run_id: RunId
     epoch: EpochSpec
     #: The pickled KeyedOperator: unpickled once per process.
     operator: bytes

@@ -22,6 +22,7 @@ from ...catalyst.types.arrow_functions import mapped_in_arrow
 from ...jvm.worker.worker_tasks import task_begins
 from ...jvm.worker_errors import translate
 from ...support.failpoints import failpoint
+from ...support.ids import EpochNumber
 from ..report import NO_SHARD, REPORT_COLUMN, REPORT_SCHEMA
 from ..shard_states import ShardStates
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 class CompactionTask:
     """What a compaction task needs; like a shard task it only writes new, attempt-private files."""
 
-    epoch: int
+    epoch: EpochNumber
     name: str
     states: ShardStates
     #: What is due, by shard.  It was the driver that found out, so no task decides otherwise.

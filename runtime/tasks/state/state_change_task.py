@@ -46,6 +46,7 @@ from ...operators.contract import ShardCounters
 from ...operators.keyed.keyed_rows import HandedOverRows, KeyedRows, KeySlices
 from ...operators.processor.rows.row_reader import RowReader
 from ...support.failpoints import failpoint
+from ...support.ids import EpochNumber
 from ..report import ShardReport, report_batch
 from .scan_task import Shards, struct_of
 
@@ -103,7 +104,7 @@ class StateChangeTask:
     overwritten: frozenset[int]
     filesystem: fs.FileSystem
     pool: str
-    epoch: int
+    epoch: EpochNumber
     now_ms: int
     local_dir: str | None
 

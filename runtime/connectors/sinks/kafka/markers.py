@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .....errors import CheckpointError
+from ....support.ids import JobId
 
 _VERSION = 1
 
@@ -66,6 +67,6 @@ def position_of(markers: Iterable[Marker], token: str) -> int:
     return max((marker.position for marker in markers if marker.token == token), default=0)
 
 
-def sender_id(job_id: str, lane: int) -> str:
+def sender_id(job_id: JobId, lane: int) -> str:
     """The transactional.id of a lane's producer, and the name of its consumer group."""
     return f"mixedmode-{job_id}-{lane}"

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from ....support.ids import JobId
 from .client import Client
 from .markers import sender_id
 from .messages import MessageColumns
@@ -29,7 +30,7 @@ class SendTask:
 
     config: Mapping[str, str]
     columns: MessageColumns
-    job_id: str
+    job_id: JobId
     branch: int
     token: str
     #: How many are enough for a transaction.

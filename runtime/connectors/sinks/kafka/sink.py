@@ -27,6 +27,7 @@ from ....catalyst.types.arrow_functions import mapped_in_arrow
 from ....jvm.worker_errors import translate
 from ....storage.filesystem import exists, read_bytes, write_atomically
 from ....support.failpoints import failpoint
+from ....support.ids import NO_JOB, JobId
 from ...staging import epoch_of
 from ..deliveries import Deliveries
 from ..per_checkpoint import PerCheckpointSink
@@ -89,7 +90,7 @@ class KafkaSink(PerCheckpointSink):
             self.fencing += ", once something has been sent (there is no option topic to mark before)"
         self._config = client_options(options)
         self._columns: MessageColumns | None = None
-        self._job_id = ""
+        self._job_id = NO_JOB
         #: Who has sent the last checkpoint from here, and may still be connected.
         self._sender: Sender | None = None
         #: The time on the clock on the wall.
@@ -122,7 +123,7 @@ class KafkaSink(PerCheckpointSink):
         if not str(spark.sparkContext.master).startswith("local["):
             _check_workers(spark)
 
-    def open(self, spark: SparkSession, staging: StagingFolder, job_id: str) -> None:
+    def open(self, spark: SparkSession, staging: StagingFolder, job_id: JobId) -> None:
         super().open(spark, staging, job_id)
         self._job_id = job_id
         self._columns = MessageColumns.of(self.schema, self._options, column_fold(spark))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -245,6 +246,15 @@ def test_console_prints_each_epoch(spark: SparkSession, tmp_path: Path, capsys: 
     sink.deliver(2, [stage(sink, "e00000002-a", 42)])
     printed = capsys.readouterr().out
     assert "Epoch: 2" in printed and "42" in printed and "Epoch: 1" not in printed
+
+
+def test_console_prints_what_another_sink_has_left_by_epoch(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows that an earlier run has staged for another sink are printed under their epochs, not under a checkpoint."""
+    sink = opened(sink_of("console"), tmp_path, spark)
+    sink.commit(transaction(7, stage(sink, "e00000001-a", 1), stage(sink, "e00000002-b", 2)))
+    assert re.findall(r"Epoch: (\d+)", capsys.readouterr().out) == ["1", "2"]
 
 
 def test_noop_drops_rows(tmp_path: Path) -> None:
