@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...errors import PlanError
@@ -26,17 +27,34 @@ _OPTION = "execution.backlog.engine"
 _ROW_WORK = {"join": "join", "dropDuplicates": "deduplicate", "dropDuplicatesWithinWatermark": "deduplicate"}
 
 
-def scan_least_bytes(settings: Settings, lanes: Sequence[Lane]) -> int:
-    """By ``auto`` Spark reads files that have less together.
+@dataclass(frozen=True)
+class BacklogEngine:
+    """What ``execution.backlog.engine`` comes to: decided once, with the plan, and a run goes by it."""
 
-    That is decided once, with the plan; a run, and what is kept for one that starts again, go by it.  It is another
-    number than usual only where that makes a difference, so that finished shards of large files can be used again by a
-    run in an application that has been at work for longer.
+    #: For explain(); None: it does not apply.
+    words: str | None
+    #: By ``auto`` Spark reads files that have less together.
+    least_bytes: int
 
-    Args:
-        settings: the job's settings.
-        lanes: all sources.
-    """
+    @classmethod
+    def of(cls, settings: Settings, stages: Sequence[StageSpec], lanes: Sequence[Lane]) -> BacklogEngine:
+        """The engine of a job.
+
+        Args:
+            settings: the job's settings.
+            stages: all stages.
+            lanes: all sources.
+
+        Raises:
+            PlanError: the option names an engine, and something stands against it.
+        """
+        least_bytes = _least_bytes(settings, lanes)
+        return cls(_in_words(settings, stages, lanes, least_bytes), least_bytes)
+
+
+def _least_bytes(settings: Settings, lanes: Sequence[Lane]) -> int:
+    """Another number than usual only where that makes a difference, so that finished shards of large files can be used
+    again by a run in an application that has been at work for longer."""
     histories = [part for lane in lanes if lane.history is not None for part in united(lane.history)]
     if settings.backlog_engine != AUTO or not runs_sorted(settings) or not histories:
         return LEAST_BYTES
@@ -46,20 +64,7 @@ def scan_least_bytes(settings: Settings, lanes: Sequence[Lane]) -> int:
     return 0 if any(size is not None and size < LEAST_BYTES for size in sizes) else LEAST_BYTES
 
 
-def choose_backlog_engine(
-    settings: Settings, stages: Sequence[StageSpec], lanes: Sequence[Lane], least_bytes: int
-) -> str | None:
-    """What ``execution.backlog.engine`` comes to, in words; None: it does not apply.
-
-    Args:
-        settings: the job's settings.
-        stages: all stages.
-        lanes: all sources.
-        least_bytes: see :func:`scan_least_bytes`.
-
-    Raises:
-        PlanError: it names an engine, and something stands against it.
-    """
+def _in_words(settings: Settings, stages: Sequence[StageSpec], lanes: Sequence[Lane], least_bytes: int) -> str | None:
     engine = settings.backlog_engine
     if not runs_sorted(settings):
         _refuse(engine, "the backlog runs as a stream")

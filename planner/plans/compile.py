@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,7 +21,7 @@ from ...runtime.spec import JobSpec, Settings, StageSpec
 from ..inputs.inputs import Inputs
 from ..options.layers import Layer, resolve_options, session_layer
 from ..stages.output_transform import plan_output_transform, plan_union
-from .backlog_engine import choose_backlog_engine, scan_least_bytes
+from .backlog_engine import BacklogEngine
 from .final_watermark import FinalWatermark, max_refusal, refuse_max, with_final_watermarks
 from .graph import StageGraph
 from .job_facts import JobFacts, runs_sorted
@@ -82,7 +81,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     check_watermark_policy(spark, specs, planned.location)
     lanes = graph.lanes.frames()
     settings = _with_limits(settings, specs, live_frame(lanes), request)
-    parallelism, least_bytes = settings.shards(spark), scan_least_bytes(settings, lanes)
+    parallelism, engine = settings.shards(spark), BacklogEngine.of(settings, specs, lanes)
     first = graph.first
     plan = ExecutionPlan(
         name=request.query_name,
@@ -97,14 +96,14 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         settings=settings,
         parallelism=parallelism,
         checkpoint_location=planned.location,
-        phases=plan_phases(settings, _facts(graph, request, specs, finals, settings, lanes, why_timers, least_bytes)),
+        phases=plan_phases(settings, _facts(graph, request, specs, finals, settings, why_timers, engine)),
         tail=() if transform is None else transform.names,
         tail_moves_rows=transform is not None and transform.moves_rows,
         united=() if transform is None else tuple(dict.fromkeys(branch.origin for branch in transform.branches)),
         unordered=unordered_histories(graph, specs, lanes),
         ignored=tuple(dict.fromkeys([*[one for each in graph.stages for one in each.inputs.ignored], *output.ignored])),
     )
-    return plan, replace(_job(graph, plan, specs, planned.sink, transform, lanes), scan_least_bytes=least_bytes)
+    return plan, _job(graph, plan, specs, planned.sink, transform, lanes, engine)
 
 
 def _facts(
@@ -113,14 +112,13 @@ def _facts(
     specs: Sequence[StageSpec],
     finals: Sequence[FinalWatermark],
     settings: Settings,
-    lanes: Sequence[Lane],
     why_timers: str,
-    least_bytes: int,
+    engine: BacklogEngine,
 ) -> JobFacts:
     """All of the job that decides which phases it runs in."""
     operators = [spec.operator for spec in specs]
     return JobFacts(
-        backlog_engine=choose_backlog_engine(settings, specs, lanes, least_bytes),
+        backlog_engine=engine.words,
         has_history=any(not part.is_live for part in graph.lanes.parts),
         has_live=any(part.is_live for part in graph.lanes.parts),
         ends_by_itself=not {"availableNow", "once"}.isdisjoint(request.trigger),
@@ -164,6 +162,7 @@ def _job(
     sink: Sink,
     output_transform: OutputTransform | None,
     lanes: tuple[Lane, ...],
+    engine: BacklogEngine,
 ) -> JobSpec:
     stage = graph.first
     return JobSpec(
@@ -184,6 +183,7 @@ def _job(
         plan_json=plan.model_dump_json(indent=1),
         begin_refused=_begin_refused(graph),
         fires_without_rows=fires_without_rows(stage.inputs.spark),
+        scan_least_bytes=engine.least_bytes,
     )
 
 

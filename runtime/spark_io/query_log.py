@@ -85,7 +85,7 @@ def write_raw(spark: SparkSession, logs: Sequence[Any]) -> None:
     settings = java_session(spark).sessionState().newHadoopConf()
     if settings.get(_UMASK, _USUAL_UMASK) not in ("22", _USUAL_UMASK):
         return  # Hadoop is to set other modes than a process does by itself
-    raw = _without_modes(spark, settings)
+    raw = without_modes(spark, settings)
     for log in logs:
         manager = log.fileManager()
         kind = manager.getClass()
@@ -95,7 +95,7 @@ def write_raw(spark: SparkSession, logs: Sequence[Any]) -> None:
             field.set(manager, raw)
 
 
-def _without_modes(spark: SparkSession, settings: Any) -> Any:
+def without_modes(spark: SparkSession, settings: Any) -> Any:
     """A local file system that leaves modes to the process's umask; where it cannot be had, Hadoop's own raw one.
 
     Args:
@@ -139,7 +139,7 @@ def _source_logs(execution: Any) -> list[Any]:
 def without_processes(spark: SparkSession, folder: str) -> Iterator[None]:
     """Queries that are started meanwhile, and have made their sources, write such a log; nothing changes where
     ``folder`` is not on a local disk."""
-    name = _class_name(spark) if folder.startswith(_LOCAL) else None
+    name = manager_class(spark) if folder.startswith(_LOCAL) else None
     if name is None or not _begin(spark, name):
         yield
         return
@@ -166,5 +166,5 @@ def _end(spark: SparkSession) -> None:
             spark.conf.unset(OPTION)
 
 
-def _class_name(spark: SparkSession) -> str | None:
+def manager_class(spark: SparkSession) -> str | None:
     return next((name for name in _NAMES if isinstance(java_class(spark, name), JavaClass)), None)
