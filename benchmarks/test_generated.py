@@ -23,7 +23,9 @@ import pyarrow.parquet as pq
 import pytest
 from dataset import data_folder
 from mixedmode.runtime.scan.decimal_words import of_unscaled
+from processes import cpu_s
 from pyspark.sql import DataFrame, SparkSession
+from race import ratio
 
 AUTO, SPARK = "auto", "spark"
 #: What each is to have of the other's speed, and how often a job that has less is looked at.
@@ -106,14 +108,16 @@ def test_generated_jobs(benchmark: Any, spark: SparkSession, bench: Any, keys: i
     module = _generated()
     history = spark.read.schema(module.SCHEMA).parquet(*files(rows, keys))
     seconds: dict[str, list[float]] = {AUTO: [], SPARK: []}
+    cpu_seconds: dict[str, list[float]] = {AUTO: [], SPARK: []}
     slower: list[str] = []
     jobs = module.generated_jobs(_SEED, count)
 
-    def timed(job: Any, engine: str) -> float:
+    def timed(job: Any, engine: str) -> tuple[float, float]:
+        """Seconds, and CPU-seconds."""
         with bench.scratch() as folder:
-            started = time.perf_counter()
+            used_s, started = cpu_s(os.getpid()), time.perf_counter()
             _writer(job, history, engine, folder).start().awaitTermination()
-            return time.perf_counter() - started
+            return time.perf_counter() - started, cpu_s(os.getpid()) - used_s
 
     def all_jobs() -> None:
         for job in jobs:
@@ -122,15 +126,21 @@ def test_generated_jobs(benchmark: Any, spark: SparkSession, bench: Any, keys: i
                     continue
             timed(job, AUTO), timed(job, SPARK)
             found: dict[str, list[float]] = {AUTO: [], SPARK: []}
+            used: dict[str, list[float]] = {AUTO: [], SPARK: []}
             for _ in range(_LOOKS):
                 for engine, each in found.items():
-                    each.append(timed(job, engine))
+                    wall, cpu = timed(job, engine)
+                    each.append(wall)
+                    used[engine].append(cpu)
                 if median(found[SPARK]) >= _LEAST * median(found[AUTO]):
                     break
             else:
-                slower.append(f"{median(found[SPARK]) / median(found[AUTO]):.2f} x: {job}")
+                slower.append(f"{ratio(found, AUTO, SPARK):.2f} x, by CPU {ratio(used, AUTO, SPARK):.2f} x: {job}")
+            # As it goes (with -s): all jobs take many minutes.
+            print(f"{ratio(found, AUTO, SPARK):.2f} x, by CPU {ratio(used, AUTO, SPARK):.2f} x: {job}", flush=True)
             for engine, each in found.items():
                 seconds[engine].append(median(each))
+                cpu_seconds[engine].append(median(used[engine]))
 
     benchmark.pedantic(all_jobs, rounds=1)
     taken = len(seconds[AUTO])
@@ -141,6 +151,7 @@ def test_generated_jobs(benchmark: Any, spark: SparkSession, bench: Any, keys: i
     bench.record(
         begun,
         seconds=seconds if taken else {},
+        cpu_s=cpu_seconds if taken else {},
         baselines=(SPARK,),
         findings={f"generated-jobs-{keys}": 1 - len(slower) / taken} if taken else {},
         notes=(f"auto takes {taken} of {count}, {len(slower)} of them below {_LEAST} x spark", spread, *slower),

@@ -46,6 +46,12 @@ def leaves(plan: Any) -> Iterator[Any]:
     return items(plan.collectLeaves())
 
 
+def input_files(spark: SparkSession, relation: Any) -> tuple[str, ...]:
+    """The URIs of a relation's files, in three round trips however many there are: a URI has no line break."""
+    found = str(java_class(spark, "scala.Predef").genericWrapArray(relation.inputFiles()).mkString("\n"))
+    return tuple(found.split("\n")) if found else ()
+
+
 def kinds_in_sql(spark: SparkSession, text: str) -> set[str]:
     """The classes of nodes that Spark's parser finds in a text of SQL, without running anything of it.
 

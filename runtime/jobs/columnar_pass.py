@@ -83,6 +83,8 @@ def recognise(
     prepared = operator.prepare_scan(frame, epoch)  # type: ignore[arg-type]
     known = recall(prepared, settings)
     if known is not None:
+        if of_input is not None:
+            remember(frame, of_input, known)
         return known
     found = recognised(prepared, operator.column_texts, float_sums)
     found = replace(found, partials=found.partials.overlapping(overlaps))

@@ -19,7 +19,7 @@ from .expressions.values import Batch, Value, filtered
 from .parquet_scan import FilePart, NotTakenError, ParquetScan
 from .partial_calls import PartialCall
 
-_LEAST_PART_BYTES, _GREATEST_PART_BYTES = 4 * 1024 * 1024, 128 * 1024 * 1024
+_LEAST_PART_BYTES, _GREATEST_PART_BYTES = 4 * 1024 * 1024, 256 * 1024 * 1024
 #: Rows of the first file for which all is computed at the start: what can fail mostly fails there.
 _FIRST_ROWS = 10_000
 
@@ -183,7 +183,8 @@ def file_parts(
 ) -> tuple[fs.FileSystem, list[list[FilePart]]]:
     """The files of a scan, dealt to tasks: one for each that runs at once, unless they are large.
 
-    A task's rows are aggregated together, so few large tasks leave less to be merged than many small ones.
+    A task's rows are aggregated together, so few large tasks leave less to be merged than many small ones. All that run
+    at once get about as much, so there are as many tasks as that, or a multiple: with one more, the others would wait.
 
     Args:
         uris: the files.
@@ -210,7 +211,9 @@ def file_parts(
     if missing is not None:
         raise NotTakenError(f"{missing} cannot be found without Spark")
     whole = sum(info.size for info in infos)
-    each = min(_GREATEST_PART_BYTES, max(_LEAST_PART_BYTES, -(-whole // max(tasks, 1))))
+    at_once = max(tasks, 1)
+    turns = max(1, -(-whole // (at_once * _GREATEST_PART_BYTES)))
+    each = max(_LEAST_PART_BYTES, -(-whole // (at_once * turns)))
     # Of parts that are no larger than half of that, no task gets much more than others.
     most = max(_LEAST_PART_BYTES, -(-each // 2))
     parts = sorted(_parts(infos, constants or ((),) * len(infos), most), key=lambda part: -part.size_bytes)

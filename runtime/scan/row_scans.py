@@ -18,7 +18,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from ..catalyst.spark_expressions import class_name, constant, items, with_attributes, without_alias
-from ..catalyst.spark_plans import analyzed
+from ..catalyst.spark_plans import analyzed, input_files
 from ..spark_io.file_numbers import ReadFile, listed_files
 from .expression_reader import ExpressionReader
 from .expressions.values import Value
@@ -109,7 +109,7 @@ def _recognised(
     unknown = [name for name, value in of_part.items() if value is None]
     if unknown:
         raise NotTakenError(f"{', '.join(unknown)} differs from row to row")
-    uris = tuple(map(str, relation.relation().inputFiles()))
+    uris = input_files(spark, relation.relation())
     files: dict[str, ReadFile] = {}
     if lists:
         found_files = listed_files(spark, relation.relation().location()) or ()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
-from ..catalyst.spark_plans import analyzed
+from ..catalyst.spark_plans import analyzed, input_files
 from .partial_scans import RecognisedScan
 from .scan_plans import relation_of
 
@@ -64,7 +64,7 @@ def recall(frame: DataFrame, others: tuple[Any, ...]) -> RecognisedScan | None:
     for one in reversed(alike):
         try:
             if one.columns == columns and plan.sameResult(one.plan):
-                return replace(one.found, uris=tuple(map(str, relation_of(plan).relation().inputFiles())))
+                return replace(one.found, uris=input_files(frame.sparkSession, relation_of(plan).relation()))
         except Py4JError:  # it is of another kind than those that can be compared
             continue
     return None

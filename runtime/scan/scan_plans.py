@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 
 from ..catalyst.prepared.micro_batch import plan_behind
 from ..catalyst.spark_expressions import class_name, items, with_attributes, without_alias
-from ..catalyst.spark_plans import analyzed
+from ..catalyst.spark_plans import analyzed, input_files
 from ..catalyst.spark_session import session_settings
 from .expression_reader import ExpressionReader
 from .expressions.translator import constant_of
@@ -171,7 +171,7 @@ def _files(
 ) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
     """The files that may have rows for which a condition holds, and the values of their paths."""
     if not reader.of_paths:
-        return tuple(map(str, relation.inputFiles())), ()
+        return input_files(spark, relation), ()
     names = list(reader.partition_types)
     places = [names.index(name) for name in reader.of_paths]
     columns = list(reader.of_paths.values())

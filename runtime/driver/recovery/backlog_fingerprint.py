@@ -18,7 +18,7 @@ import pyspark
 from pyarrow import fs
 
 from ...catalyst.spark_expressions import class_name
-from ...catalyst.spark_plans import analyzed, contains, leaves, parts_without, whole_plans
+from ...catalyst.spark_plans import analyzed, contains, input_files, leaves, parts_without, whole_plans
 from ...catalyst.spark_session import session_settings
 from ...scan.expressions.translations import TRANSLATION_VERSION
 from ...spark_io.spark_sources import PlannedSource
@@ -149,7 +149,7 @@ def _frame(frame: DataFrame, *, is_template: bool = False) -> Any:
                 return None
             listing.append([relation.fileFormat().toString(), relation.options().toString()])
             # All that it lists: which of them a condition leaves out only Spark's optimizer would say.
-            names.update(map(str, relation.inputFiles()))
+            names.update(input_files(spark, relation))
     for name in sorted(names):
         try:
             filesystem, path = resolve(name)

@@ -350,17 +350,19 @@ def test_the_same_input_is_not_analyzed_again(
     spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A start has asked who reads; the pass asks again, and gets what was found.  Under another setting it is asked
-    anew, and so it is for another operator and another input."""
+    anew, and so it is for another operator and another input.  A job that is started again is known by its plan."""
     frame = spark.read.parquet(str(folder))
-    operator, other = (planned(frame, ["id"], F.sum("long")) for _ in range(2))
+    operator, other, again = (planned(frame, ["id"], F.sum("long")) for _ in range(3))
     found = recognise(operator, frame, None, "arrow")
+    assert recognise(again, frame, None, "arrow") == found
 
     def asked(*_: Any) -> DataFrame:
         raise AssertionError("asked")
 
-    for one in (operator, other):
+    for one in (operator, other, again):
         monkeypatch.setattr(one, "prepare_scan", asked)
-    assert recognise(operator, spark.read.parquet(str(folder)), None, "arrow") == found
+    for one in (operator, again):
+        assert recognise(one, spark.read.parquet(str(folder)), None, "arrow") == found
     for one, rows_of in ((other, frame), (operator, frame.where("long > 0"))):
         with pytest.raises(AssertionError, match="asked"):
             recognise(one, rows_of, None, "arrow")

@@ -34,6 +34,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan_cache, "analyzed", lambda one: one.plan)
     relation = lambda plan: SimpleNamespace(relation=lambda: SimpleNamespace(inputFiles=lambda: plan.files))  # noqa: E731
     monkeypatch.setattr(scan_cache, "relation_of", relation)
+    monkeypatch.setattr(scan_cache, "input_files", lambda spark, one: tuple(one.inputFiles()))
     scan_cache._KNOWN.clear()
 
 
