@@ -54,7 +54,7 @@ class BacklogProgress:
         self.total_rows: int | None = None
         self.shards = 0
         self._work: Callable[[], JobWork] | None = None
-        self._by_spark = False
+        self._is_aggregated = self._by_spark = False
         self._pace = Pace(works_before=False)
         self._started = time.monotonic()
 
@@ -64,6 +64,7 @@ class BacklogProgress:
         shards: int,
         work: Callable[[], JobWork] | None = None,
         *,
+        is_aggregated: bool = False,
         by_spark: bool = False,
         stage: str = "",
     ) -> None:
@@ -73,12 +74,14 @@ class BacklogProgress:
             total_rows: that it has; None: that is not known.
             shards: how many tasks report.
             work: asked for what Spark's tasks have done for the pass; None: Spark does not tell.
-            by_spark: Spark does a part of the stage's work before rows come to their shards.
+            is_aggregated: a row that a shard gets stands for some of the rows that are read.
+            by_spark: shards get what Spark has made of the rows; how many that will be nobody knows.
             stage: whose pass it is.
         """
         delete_quietly(self._filesystem, self.folder)
-        self.total_rows, self.shards, self._work, self._by_spark = total_rows, shards, work, by_spark
-        self._pace = Pace(works_before=by_spark)
+        self.total_rows, self.shards, self._work = total_rows, shards, work
+        self._is_aggregated, self._by_spark = is_aggregated, by_spark
+        self._pace = Pace(works_before=is_aggregated or by_spark)
         self._started = time.monotonic()
         self._stage, self._reported, self._scanned, self._shard_reports = stage, {}, {}, {}
         if self._listener is not None:
@@ -193,10 +196,12 @@ class BacklogProgress:
             before = work.tasks_done / work.tasks if work.tasks else None
         if not reports or not self.shards:
             return PassSeen(before)
-        # What Spark has aggregated are fewer rows, which stand for those that it has read.
-        total = self.total_rows or (work.rows_read if self._by_spark else work.rows_shuffled)
+        total = self.total_rows
         if self._scanned:
             total = round(self._of_scans("kept")) + work.rows_read
+        elif not total and not self._by_spark:
+            # Rows that are aggregated are fewer, and stand for those that were read.
+            total = work.rows_read if self._is_aggregated else work.rows_shuffled
 
         def part_of(what: str) -> float:
             return min(sum(report[what] for report in reports) / total, 1.0) if total else 0.0

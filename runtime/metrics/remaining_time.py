@@ -177,8 +177,8 @@ class Pace:
             return RemainingTime(
                 rest.low_s + operator.low_s, rest.likely_s + operator.likely_s, (rest.high_s + operator.high_s) * waves
             )
-        before_s = self._before.spent_s(shards_s)
-        return None if not before_s else _just(before_s).times(self._shards_by_before).less(spent_s)
+        by_before = _just(self._before.spent_s(shards_s)).times(self._shards_by_before).less(spent_s)
+        return by_before if by_before.likely_s else None  # else they take longer than was likely
 
 
 @dataclass

@@ -42,7 +42,7 @@ class DriverJvm:
         self._folder = folder
         self._intervals = intervals.Intervals()
         self._log = folder / "jvm.log"
-        home = spark_home(folder)
+        home = spark_home(Path(__file__).parents[2] / "build")
         conf = SparkConf(loadDefaults=False).set("spark.driver.memory", "1g").set("spark.ui.enabled", "false")
         conf.set("spark.python.daemon.module", "warm_daemon")
         conf.set("spark.mixedmode.execution.start-workers", "false")  # they have what they need
@@ -51,7 +51,7 @@ class DriverJvm:
         with open(self._log, "w", encoding="utf-8") as log, pytest.MonkeyPatch.context() as patched:
             patched.setenv("SPARK_HOME", str(home))
             patched.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)  # its workers' too
-            self._gateway: Any = launch_gateway(conf, {"stdout": log, "stderr": log})
+            self._gateway: Any = launch_gateway(conf, {"stdout": log, "stderr": log, "cwd": folder})
 
     def run(
         self,

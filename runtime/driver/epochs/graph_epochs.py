@@ -204,8 +204,14 @@ class GraphEpochs:
                 is_first = self.executors[stage.uid].is_first_pass(spec, state.manifests)
                 by_spark = is_first or stage.operator.is_stateless
                 work = JobTasks.of(self.job.spark, self.tag)
-                total_rows = None if by_spark else input_rows
-                self.backlog.begin(total_rows, len(state.shards), work, by_spark=by_spark, stage=stage.uid)
+                self.backlog.begin(
+                    None if by_spark else input_rows,
+                    len(state.shards),
+                    work,
+                    is_aggregated=stage.operator.rows_column is not None,
+                    by_spark=by_spark,
+                    stage=stage.uid,
+                )
             try:
                 with self._labelled(f"{phase.kind}, epoch {spec.epoch}{self._of_stage(stage)}"):
                     done = self.executors[stage.uid].execute(

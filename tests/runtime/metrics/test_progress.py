@@ -147,6 +147,35 @@ def test_spark_s_metrics_tell_how_far_it_is_before_the_shards(backlog: BacklogPr
     assert backlog.snapshot()["fraction"] > 0, "where the number of rows is known no task must have ended"
 
 
+def test_shards_of_rows_that_spark_has_reduced_are_not_done_too_early(
+    backlog: BacklogProgress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was measured: Spark reads 3,000,010 rows, shuffles 200,008 groups of them, and the shards count the rows.
+    Nobody knows how many rows a join of Spark's gives: no time is told, not even that of the rows that were read."""
+    now_s = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+
+    def last_look(work: JobWork, looks: list[tuple[float, int | None, int]], **kind: bool) -> dict[str, Any]:
+        nonlocal now_s
+        now_s, told = 0.0, dict[str, Any]()
+        backlog.begin(None, 2, lambda: work, **kind)
+        for at_s, taken, done in looks:
+            now_s = at_s
+            for name in "ab" if taken is not None else "":
+                one = task(backlog, name)
+                one._counts.update(read=taken, rows=done)
+                one.write()
+            told = backlog.snapshot()
+        return told
+
+    aggregate = [(10.0, None, 0), (20.9, 0, 0), (22.0, 308_369, 0), (24.2, 1_494_578, 300_201)]
+    told = last_look(JobWork(3, 3, 3_000_010, 200_008), aggregate, is_aggregated=True)
+    assert told["fraction"] < 0.99 and told["etaSeconds"] != 0
+    join = [(19.5, None, 0), (27.7, 0, 0), (41.8, 205_000, 195_000), (45.3, 260_000, 260_000), (50.9, 485_000, 475_000)]
+    told = last_look(JobWork(16, 16, 8_000_052, 4_097_238), join, by_spark=True)
+    assert told["etaRangeSeconds"] is None, "it had 6 seconds to go, and more than 100 were told"
+
+
 #: Seconds until workers run; that a task reads, and then sorts and writes, each of two one after the other; until the
 #: shards' tasks begin, that these read, and that they process.  The first ones were measured with 16 M rows.
 SCANS = [(5, 10, 15, 6, 13, 3, 9, 8), (5, 40, 60, 30, 50, 4, 36, 36), (3, 60, 40, 60, 40, 3, 40, 50)]
