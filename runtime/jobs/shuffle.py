@@ -48,6 +48,10 @@ SHARD_COLUMN = "__shard"
 #: slower table.  A task's index takes 8 bytes a group, 16 where keys are strings, and Spark does not reckon with it.
 _GROUPS_AT_HAND = "spark.sql.codegen.aggregate.fastHashMap.capacityBit"
 _BITS_AT_HAND = "21"
+#: How many rows go to a Python worker at once, where the user has not said it: what is done for all of them together costs
+#: each row the less.
+_ROWS_AT_ONCE = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_MANY_AT_ONCE = "65536"
 #: Rows of a key on one side of a join; more are where Spark can spill them.
 _ROWS_OF_A_KEY_IN_MEMORY = 16_384
 
@@ -151,8 +155,9 @@ class HashExchange(ShardRouting):
         self._parallelism = parallelism
         # Without adaptive execution, which would merge small partitions of the exchange.
         settings = {"spark.sql.shuffle.partitions": str(parallelism), "spark.sql.adaptive.enabled": "false"}
-        if many_rows and spark.conf.get(_GROUPS_AT_HAND, None) is None:
-            settings[_GROUPS_AT_HAND] = _BITS_AT_HAND
+        for name, value in ((_GROUPS_AT_HAND, _BITS_AT_HAND), (_ROWS_AT_ONCE, _MANY_AT_ONCE)):
+            if many_rows and spark.conf.get(name, None) is None:
+                settings[name] = value
         super().__init__(spark, settings)
         #: The shard of each partition.
         self.shards = tuple(bit_reversed(partition, parallelism) for partition in range(parallelism))

@@ -346,6 +346,18 @@ class KeyedOperator(ABC):
         other.__dict__.update(self.__dict__, **attributes)
         return other
 
+    def output_unsorted(
+        self, context: ShardContext, rows: Iterator[pa.RecordBatch], done: Callable[[pa.RecordBatch], None]
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows that :meth:`run` is to get, sorted; those whose order does not matter are dealt with on the way.
+
+        Args:
+            context: that of :meth:`run`.
+            rows: the rows as they come; where the operator ``aggregates_by_key``, each is of a key of its own.
+            done: is told of rows that are dealt with.
+        """
+        return rows
+
     @abstractmethod
     def run(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> None:
         """Process one shard of one epoch.  ``rows`` has column ``__kg`` (int32) first, then prepare()'s columns."""

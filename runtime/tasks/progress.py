@@ -55,6 +55,10 @@ class TaskProgress:
                 yield piece
                 self._count("rows", piece)
 
+    def processed(self, batch: pa.RecordBatch) -> None:
+        """The operator is done with these rows."""
+        self._count("rows", batch)
+
     def _count(self, what: str, batch: pa.RecordBatch) -> None:
         rows = batch.num_rows
         if self._rows_column is not None:

@@ -20,7 +20,7 @@ append are put into time order before they leave.
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -234,6 +234,14 @@ class AggregateOperator(Aggregation):
         return late_rows(self, frame, self.group_columns, epoch.late_watermark_ms)
 
     # -- tasks ---------------------------------------------------------------------------------------------------------
+
+    def output_unsorted(
+        self, context: ShardContext, rows: Iterator[pa.RecordBatch], done: Callable[[pa.RecordBatch], None]
+    ) -> Iterator[pa.RecordBatch]:
+        """Windows that are over at the end of a pass that meets no state: neither their order nor their keys matter."""
+        if self.session or self.grouping is not None or context.base is not None or context.epoch.style != "sorted":
+            return rows
+        return KeyedRun(self, context).output_unsorted(rows, done)
 
     def run(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> None:
         """Process one shard of one epoch."""

@@ -7,7 +7,7 @@ a key (window included) has one row of buffers.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,12 +22,16 @@ from ..columnar.cells import ShardCells
 from ..columnar.key_batches import DueKeys, Work, all_keys, whole_keys, works
 from ..columnar.record_codec import RecordCodec
 from ..contract import ShardContext
+from ..keyed.keyed_rows import KEY_GROUP_COLUMN
 from .buffers import merge_buffers, reduce_segments
 from .columns import GROUPING_ID_COLUMN, MAX_TIME_COLUMN
 from .output import ResultWriter
 
 if TYPE_CHECKING:
     from .definition import Aggregation
+
+#: Rows of a sorted pass that are worked on at once: what is done for all of them together costs each the less.
+_PIECE_ROWS = 65_536
 
 
 class AggregateRun(ABC):
@@ -52,7 +56,9 @@ class AggregateRun(ABC):
         due = None
         if self.context.base is not None and self.operator.timed and self.epoch.firing_watermark_ms > MIN_WATERMARK:
             due = DueKeys(self.context.base, self.context.key_groups, self.epoch.firing_watermark_ms)
-        for work in works(whole_keys(self._admitted(rows), self.operator.key_columns, self.key_codec), due):
+        least_rows = _PIECE_ROWS if self.epoch.style == "sorted" else 1
+        admitted = self._admitted(rows)
+        for work in works(whole_keys(admitted, self.operator.key_columns, self.key_codec, least_rows), due):
             self.counters.keys += len(work.touched)
             self._process(work)
         self.cells.close(self.operator.timed)
@@ -141,8 +147,8 @@ class KeyedRun(AggregateRun):
         timers = self._timers(work)
         exists = np.zeros(count, dtype=bool)
         merged = new
-        if self.context.base is None and timers is None and len(work.touched) == count and self.epoch.keep_state:
-            self._begin(work, new)
+        if self.context.base is None and len(work.touched) == count:
+            self._begin(work, new, timers)
             return
         names = self.cells.names(work.groups, work.keys) if self._uses_state() else []
         if self.context.base is not None:
@@ -153,12 +159,8 @@ class KeyedRun(AggregateRun):
                 merged = merge_buffers(self.partials.buffers, old, new)
         touched = np.zeros(count, dtype=bool)
         touched[work.touched] = True
-        firing = np.zeros(count, dtype=bool)
-        if timers is not None:
-            firing = timers <= self.epoch.firing_watermark_ms
-            if self.epoch.firing_watermark_ms == MIN_WATERMARK:
-                firing[:] = False
-            self.counters.timers_fired += int(firing.sum()) if self.operator.uses_event_time else 0
+        firing = self._firing(timers, count)
+        self.counters.timers_fired += int(firing.sum()) if self.operator.uses_event_time else 0
         emitted = firing & (touched | exists) if self.operator.output_mode == "append" else touched
         if self.operator.gives_whole_result:
             emitted = np.zeros(count, dtype=bool)
@@ -167,11 +169,69 @@ class KeyedRun(AggregateRun):
         if self.epoch.keep_state:
             self._store(work, names, merged, timers, touched & ~firing, firing & exists, exists)
 
-    def _begin(self, work: Work, new: list[pa.Array]) -> None:
-        """The first rows of keys that have no state yet and wait for no watermark, as in most backlogs."""
-        if self.operator.output_mode != "append" and not self.operator.gives_whole_result:
-            self.output.write(work, np.arange(len(work)), new, None)
-        self.cells.write_all(work.groups, work.keys, self.records.encode(new))
+    def output_unsorted(
+        self, rows: Iterator[pa.RecordBatch], done: Callable[[pa.RecordBatch], None]
+    ) -> Iterator[pa.RecordBatch]:
+        """Output rows that leave no state, each of a key of its own; the others are for :meth:`execute`.
+
+        Args:
+            rows: rows in any order, of a shard without state.
+            done: is told of rows that are output.
+        """
+        for batch in rows:
+            leaves_none = self._leaves_none(batch)
+            if leaves_none.all():
+                complete, batch = batch, batch.slice(0, 0)
+            else:
+                complete = batch.filter(pa.array(leaves_none))
+                batch = batch.filter(pa.array(~leaves_none))
+            for admitted in self._admitted(iter([complete])):
+                self.counters.keys += admitted.num_rows
+                work = _unsorted(admitted)
+                self._emit_first(work, self._new_buffers(work), self._timers(work))
+            done(complete)
+            if batch.num_rows:
+                yield batch
+
+    def _leaves_none(self, batch: pa.RecordBatch) -> np.ndarray:
+        """Which rows' keys are over at the end of this epoch."""
+        if not self.epoch.keep_state:
+            return np.ones(batch.num_rows, dtype=bool)
+        if not self.operator.timed or self.epoch.firing_watermark_ms == MIN_WATERMARK:
+            return np.zeros(batch.num_rows, dtype=bool)
+        ends_ms = self._ends_ms(batch)
+        return self._firing(np.full(batch.num_rows, MAX_WATERMARK) if ends_ms is None else ends_ms, batch.num_rows)
+
+    def _firing(self, timers: np.ndarray | None, count: int) -> np.ndarray:
+        """Which of so many keys this epoch completes."""
+        if timers is None or self.epoch.firing_watermark_ms == MIN_WATERMARK:
+            return np.zeros(count, dtype=bool)
+        return np.asarray(timers <= self.epoch.firing_watermark_ms)
+
+    def _begin(self, work: Work, new: list[pa.Array], timers: np.ndarray | None) -> None:
+        """The first rows of keys that have no state yet, as in most backlogs."""
+        firing = self._emit_first(work, new, timers)
+        if not self.epoch.keep_state:
+            return
+        if timers is None:
+            self.cells.write_all(work.groups, work.keys, self.records.encode(new))
+            return
+        groups, keys = work.groups, work.keys
+        if firing.any():
+            kept = np.flatnonzero(~firing)
+            at = pa.array(kept)
+            groups, keys, timers, new = groups[kept], keys.take(at), timers[kept], [one.take(at) for one in new]
+        if len(groups):
+            self.cells.write_new(groups, keys, self.records.encode(new), timers, np.ones(len(groups), dtype=bool))
+
+    def _emit_first(self, work: Work, new: list[pa.Array], timers: np.ndarray | None) -> np.ndarray:
+        """Output what is due of keys that have no state; returns which of them are over."""
+        firing = self._firing(timers, len(work))
+        self.counters.timers_fired += int(firing.sum()) if self.operator.uses_event_time else 0
+        places = np.flatnonzero(firing) if self.operator.output_mode == "append" else np.arange(len(work))
+        if len(places) and not self.operator.gives_whole_result:
+            self.output.write(work, places, new, timers)
+        return firing
 
     def _uses_state(self) -> bool:
         return self.epoch.keep_state or self.context.base is not None
@@ -225,6 +285,13 @@ class KeyedRun(AggregateRun):
             for place, value in zip(np.searchsorted(at, stored).tolist(), encoded, strict=True):
                 values[place] = value
         self.cells.write(work.groups[at], [names[i] for i in at.tolist()], values, changes)
+
+
+def _unsorted(batch: pa.RecordBatch) -> Work:
+    """Rows as the work that they are where nobody asks for their encoded keys."""
+    places = np.arange(batch.num_rows)
+    groups = batch.column(KEY_GROUP_COLUMN).to_numpy(zero_copy_only=False)
+    return Work(groups, pa.array([], pa.binary()), batch, places, places, np.zeros(batch.num_rows, dtype=np.int64))
 
 
 def spread(columns: list[pa.Array], places: np.ndarray, count: int) -> list[pa.Array]:

@@ -343,13 +343,20 @@ class _Attempt:
     def _execute(self, operator: KeyedOperator, context: ShardContext, batches: Iterator[pa.RecordBatch]) -> int:
         """Run the operator over the rows, sorted here if Spark has not; returns the bytes that the sorter spilled."""
         task = self.task
+        # Sorted rows are not worth another way, and rows of two origins may be of one key.
+        is_unsorted = task.sort is not None and task.runs is None
         if task.progress_folder is None:
+            if is_unsorted:
+                batches = operator.output_unsorted(context, batches, lambda _: None)
             with sorted_here(task.sort, task.states.local_dir, self.meter, batches) as (rows, sorter):
                 operator.run(context, rows)
                 return _spilled(sorter)
         attempt = str(self.task_attempt_id)
         progress = TaskProgress(task.states.filesystem, task.progress_folder, attempt, operator.rows_column)
-        with sorted_here(task.sort, task.states.local_dir, self.meter, progress.reading(batches)) as (rows, sorter):
+        batches = progress.reading(batches)
+        if is_unsorted:
+            batches = operator.output_unsorted(context, batches, progress.processed)
+        with sorted_here(task.sort, task.states.local_dir, self.meter, batches) as (rows, sorter):
             progress.spilled(_spilled(sorter))
             operator.run(context, progress.processing(rows))
             progress.write(done=True)

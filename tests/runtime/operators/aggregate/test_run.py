@@ -6,9 +6,11 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -109,6 +111,13 @@ def prepared(kind: str, rows: list[Row]) -> pa.Table:
     return pa.Table.from_pylist(entries, schema=schema)
 
 
+def in_order(table: pa.Table) -> pa.Table:
+    """Rows by key group, key and window."""
+    start = pa.compute.struct_field(table["w"], "start")
+    order = [(name, "ascending") for name in ("__kg", "k", "start")]
+    return table.append_column("start", start).sort_by(order).drop_columns(["start"])
+
+
 class Shard:
     """One shard that runs epoch after epoch over real state files."""
 
@@ -121,7 +130,14 @@ class Shard:
         self.epoch = 0
 
     def run(
-        self, table: pa.Table, style: Literal["sorted", "random"], late_ms: int, firing_ms: int, batch_rows: int
+        self,
+        table: pa.Table,
+        style: Literal["sorted", "random"],
+        late_ms: int,
+        firing_ms: int,
+        batch_rows: int,
+        *,
+        is_unsorted: bool = False,
     ) -> tuple[list[tuple[Any, ...]], ShardCounters]:
         self.epoch += 1
         epoch = EpochSpec(self.epoch, style, MIN_WATERMARK, firing_ms, late_ms, 0, MIN_WATERMARK)
@@ -139,7 +155,13 @@ class Shard:
 
         counters = ShardCounters()
         context = ShardContext(0, GROUPS, epoch, base, writer, Output(), counters)
-        self.operator.run(context, iter(table.combine_chunks().to_batches(max_chunksize=batch_rows)))
+        batches = iter(table.combine_chunks().to_batches(max_chunksize=batch_rows))
+        if is_unsorted:
+            done: list[int] = []
+            rest = list(self.operator.output_unsorted(context, batches, lambda batch: done.append(batch.num_rows)))
+            assert sum(done) + sum(batch.num_rows for batch in rest) == table.num_rows
+            batches = iter(in_order(pa.Table.from_batches(rest, table.schema)).to_batches())
+        self.operator.run(context, batches)
         self.manifest = self.manifest.append(writer.finish())
         return out, counters
 
@@ -200,7 +222,10 @@ EPOCHS = st.lists(
 )
 
 
-def check(kind: Literal["window", "session"], output_mode: str, epochs: list[Any]) -> None:
+def check(
+    kind: Literal["window", "session"], output_mode: str, epochs: list[Any], chance: Random | None = None
+) -> None:
+    """Run epochs as the model does; ``chance``: brings the rows of sorted passes out of order."""
     model = Model(kind, output_mode)
     with tempfile.TemporaryDirectory() as folder:
         shard = Shard(operator(kind, output_mode), folder)
@@ -210,7 +235,10 @@ def check(kind: Literal["window", "session"], output_mode: str, epochs: list[Any
                 if watermark is not None:
                     late_ms = watermark[0]
                     firing_ms = MAX_WATERMARK if watermark[1] is None else late_ms + watermark[1]
-                out, counters = shard.run(prepared(kind, rows), style, late_ms, firing_ms, batch_rows)
+                table, is_unsorted = prepared(kind, rows), chance is not None and style == "sorted"
+                if chance is not None and is_unsorted:
+                    table = table.take(pa.array(chance.sample(range(table.num_rows), table.num_rows), pa.int64()))
+                out, counters = shard.run(table, style, late_ms, firing_ms, batch_rows, is_unsorted=is_unsorted)
                 expected, late = model.run(rows, late_ms, firing_ms)
                 assert sorted(out) == sorted(expected)
                 if style == "random" and output_mode == "append":
@@ -261,6 +289,14 @@ def test_keys_without_times_are_added_up_from_epoch_to_epoch(epochs: list[Any]) 
                 assert len(shard.entries()) == len(sums)
         finally:
             shard.cache.close()
+
+
+@settings(max_examples=60)
+@given(EPOCHS, st.sampled_from(["append", "update"]), st.randoms(use_true_random=False))
+def test_rows_of_windows_that_are_over_need_no_order(epochs: list[Any], output_mode: str, chance: Random) -> None:
+    """A row for each window in any order: where there is no state the same comes out and is kept as of sorted ones."""
+    once = [({(row[0], window_of(row[1])): row for row in rows}.values(), *others) for rows, *others in epochs]
+    check("window", output_mode, [(list(rows), *others) for rows, *others in once], chance)
 
 
 @pytest.mark.slow
