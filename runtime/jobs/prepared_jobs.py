@@ -40,6 +40,7 @@ class _Key:
     prepared_by: Hashable
     order: tuple[str, ...]
     spark_sorts: bool
+    prepares_in_task: bool
     is_staged: bool
 
 
@@ -234,7 +235,9 @@ class PreparedJobs:
         if any("Join" in kind for kind in shape.kinds):
             return None
         order, sorts = self._operator.order_in(task.epoch), task.sort is None
-        return _Key(type(way), way.assignment, shape, by, order, sorts, task.hands_on is None)
+        return _Key(
+            type(way), way.assignment, shape, by, order, sorts, task.few_rows is not None, task.hands_on is None
+        )
 
     def _template(self, key: _Key, way: ShardRouting, make: Make, *, checks: bool) -> PreparedJob | None:
         if key not in self._known:
