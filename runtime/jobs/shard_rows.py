@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from ..catalyst.columns import quoted
 from ..operators.arrival_order import arrival_columns
-from ..operators.columnar.few_rows import FewRows, hashes_in_task
+from ..operators.columnar.few_rows import FewRows, hashed_columns
 from ..operators.contract import EpochSpec, KeyedOperator
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ..tasks.shard.shard_task import ShardTask
@@ -54,7 +54,10 @@ class ShardRows:
             task: works on them.
         """
         if task.few_rows is not None:
-            return rows if task.few_rows.takes_input else self.operator.prepare(rows.coalesce(1), task.epoch)
+            asked = task.few_rows.input_columns
+            if asked is None:
+                return self.operator.prepare(rows.coalesce(1), task.epoch)
+            return rows if list(asked) == rows.columns else rows.select(*map(quoted, asked))
         rows = rows.coalesce(1)
         few = None
         if task.sort is None and task.epoch.style == "random":
@@ -73,9 +76,10 @@ class ShardRows:
         """
         operator = self.operator
         few = operator.few_rows(rows.columns, epoch, self.max_parallelism)
-        if few is not None or not hashes_in_task(operator.key_schema, operator.key_group_places):
+        if few is not None:
             return few
-        return FewRows(operator.key_group_columns, self.max_parallelism, operator.order_in(epoch))
+        hashed = hashed_columns(operator.key_columns, operator.key_schema, operator.key_group_places)
+        return None if hashed is None else FewRows(hashed, self.max_parallelism, operator.order_in(epoch))
 
     def beside_placement(self, placement: ShardPlacement, rows: DataFrame, task: ShardTask) -> DataFrame:
         """As :meth:`in_shards`, where the shards' local copies are.

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from ....state.keys.key_hash import is_hashable, key_groups
+from ...support.arrow_columns import typed
 from ..admission import bound_us, rows_in_time
 from ..keyed.keyed_rows import KEY_GROUP_COLUMN
 
@@ -25,17 +25,20 @@ class FewRows:
     """Gives prepared rows their key group.
 
     Args:
-        group_columns: the prepared columns whose hash is the key group, in the order in which they are hashed.
+        group_columns: the prepared columns whose hash is the key group, in the order in which they are hashed, and
+            their types.
         max_parallelism: number of key groups.
         order: the prepared columns that sort the rows of a key; behind them come columns of arrival, if there are any.
     """
 
-    group_columns: tuple[str, ...]
+    group_columns: tuple[tuple[str, pa.DataType], ...]
     max_parallelism: int
     order: tuple[str, ...] = ()
 
-    #: True if they come as they are in the input; False: Spark has prepared them, but for their key group and order.
-    takes_input: ClassVar[bool] = False
+    @property
+    def input_columns(self) -> tuple[str, ...] | None:
+        """The columns of the input that the task gets as they are; None: Spark prepares them."""
+        return None
 
     def of(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows as the operator takes them, but for their order.
@@ -48,9 +51,9 @@ class FewRows:
             if batch.num_rows:
                 prepared = self.prepared(batch, before)
                 before += batch.num_rows
-                groups = key_groups(
-                    [prepared.column(name) for name in self.group_columns], self.max_parallelism, prepared.num_rows
-                )
+                # Texts may come as large ones, and times in the session's time zone.
+                deciding = [typed(prepared.column(name), data_type) for name, data_type in self.group_columns]
+                groups = key_groups(deciding, self.max_parallelism, prepared.num_rows)
                 names = [KEY_GROUP_COLUMN, *prepared.schema.names]
                 yield pa.RecordBatch.from_arrays([pa.array(groups), *prepared.columns], names=names)
 
@@ -64,16 +67,19 @@ class FewRows:
         return rows
 
 
-def hashes_in_task(key_schema: pa.Schema, places: Sequence[int] | None) -> bool:
-    """Whether a task can compute the key groups of some keys.
+def hashed_columns(
+    key_columns: Sequence[str], key_schema: pa.Schema, places: Sequence[int] | None
+) -> tuple[tuple[str, pa.DataType], ...] | None:
+    """The prepared columns whose hash is the key group, and their types; None: a task cannot compute it.
 
     Args:
-        key_schema: the key's columns.
-        places: those that decide the key group; None: all do.
+        key_columns: the key's prepared columns.
+        key_schema: the same with their types, under whatever names.
+        places: those that decide; None: all do.
     """
-    fields = list(key_schema)
-    decide = fields if places is None else [fields[place] for place in places]
-    return bool(fields) and all(is_hashable(field.type) for field in decide)
+    whole = [(name, field.type) for name, field in zip(key_columns, key_schema, strict=True)]
+    decide = whole if places is None else [whole[place] for place in places]
+    return tuple(decide) if decide and all(is_hashable(data_type) for _, data_type in decide) else None
 
 
 def late_marks(times: pa.Array, late_ms: int) -> pa.Array:

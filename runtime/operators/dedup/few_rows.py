@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..arrival_order import ARRIVAL_COLUMNS, ARRIVAL_UNKNOWN_COLUMN
-from ..columnar.few_rows import FewRows, hashes_in_task, late_marks
+from ..columnar.few_rows import FewRows, hashed_columns, late_marks
 from .columns import LATE_ROWS_COLUMN, MAX_TIME_COLUMN, ROWS_COLUMN, TIME_COLUMN
 from .definition import Deduplication
 
@@ -22,20 +22,24 @@ class FewDedupRows(FewRows):
     """Each row by itself, as the input has it.
 
     Args:
-        columns: for each prepared column of keys and values the place of the input's column.
+        names: the columns of the input that are asked for, in order.
+        columns: for each prepared column of keys and values the place of the input's column among these.
         time: the place of the event time that decides which row stays; None: there is none.
         late_time: the place of the event time that makes rows late; None: none can be.
         late_ms: what has fired, in ms since the epoch.
         has_time: whether the prepared rows have the event time of the row that stays.
     """
 
+    names: tuple[str, ...]
     columns: tuple[tuple[str, int], ...]
     time: int | None
     late_time: int | None
     late_ms: int
     has_time: bool
 
-    takes_input = True
+    @property
+    def input_columns(self) -> tuple[str, ...]:
+        return self.names
 
     def prepared(self, rows: pa.RecordBatch, before: int) -> pa.RecordBatch:
         arrays = {name: rows.column(place) for name, place in self.columns}
@@ -66,9 +70,8 @@ def few_dedup_rows(
         None: Spark has to prepare them.
     """
     lateness = operator.lateness if late_ms is not None else None
-    if not hashes_in_task(operator.key_schema, operator.key_group_places) or (
-        lateness is not None and lateness.is_window
-    ):
+    group_columns = hashed_columns(operator.key_columns, operator.key_schema, operator.key_group_places)
+    if group_columns is None or (lateness is not None and lateness.is_window):
         return None
     time = None if operator.event_time_key is not None else operator.event_time
     sources = dict(zip(operator.key_columns, operator.keys, strict=True))
@@ -77,11 +80,13 @@ def few_dedup_rows(
     known = {ARRIVAL_UNKNOWN_COLUMN, *ARRIVAL_COLUMNS} & set(names)
     if known or any(list(names).count(name) != 1 for name in asked):
         return None
-    place_of = {name: place for place, name in enumerate(names)}
+    wanted = tuple(name for name in names if name in asked)
+    place_of = {name: place for place, name in enumerate(wanted)}
     return FewDedupRows(
-        group_columns=operator.key_group_columns,
+        group_columns=group_columns,
         max_parallelism=max_parallelism,
         order=() if time is None else (MAX_TIME_COLUMN,),
+        names=wanted,
         columns=tuple((name, place_of[source]) for name, source in sources.items()),
         time=None if time is None else place_of[time],
         late_time=None if lateness is None else place_of[lateness.column],

@@ -2,7 +2,7 @@
 
 A disk makes files durable together in about the time of one; to an object store each file is a request.  So a task that
 works on several shards does not wait for the files of one before it begins with the next.  Small files on a local disk
-are written at once, by the task's own thread: with a thread for them it would wait for the interpreter, which takes longer.
+are written at once, by the task's own thread: threads for them would wait for the interpreter, and so would the task.
 
 Invariant: an attempt's report is made when all of its files are durable.
 """

@@ -165,9 +165,15 @@ def test_rows_that_it_prepares_itself_are_those_that_spark_prepares(tmp_path: Pa
     """The first row of each key, however rows were cut into batches; also of more rows than fit into its memory."""
     chance = random.Random(6)
     few = FewDedupRows(
-        ("__k0",), MAX_PARALLELISM, columns=(("__k0", 1), ("__b0", 0)), time=None, late_time=None, late_ms=0,
+        (("__k0", pa.int64()),),
+        MAX_PARALLELISM,
+        names=("v", "k"),
+        columns=(("__k0", 1), ("__b0", 0)),
+        time=None,
+        late_time=None,
+        late_ms=0,
         has_time=False,
-    )  # fmt: skip
+    )
     first: dict[int, int] = {}
     out: list[Row] = []
     for epoch, (count, distinct) in enumerate([(50, 20), (1, 9), (0, 1), (40_000, 30_000)]):

@@ -204,6 +204,8 @@ def test_few_rows_are_spark_s_where_only_spark_can_prepare_them(spark: SparkSess
     assert made.prepare_few(frame, SPEC) is not None
     assert made.few_rows(frame.columns, SPEC, MAX_PARALLELISM) is None
     made = operator(described.dropDuplicates(["id"]))
+    few = made.few_rows(["id", "else", "d", "ts"], SPEC, MAX_PARALLELISM)
+    assert few is not None and few.input_columns == ("id", "d", "ts"), "nobody asks for the other one"
     assert made.few_rows([*frame.columns, ARRIVAL_PLACE_COLUMN], SPEC, MAX_PARALLELISM) is None
     assert made.few_rows([*frame.columns, "id"], SPEC, MAX_PARALLELISM) is None, "two columns of one name"
     windows = described.withWatermark("ts", "0 seconds").select("id", "d", F.window("ts", "10 minutes").alias("w"))

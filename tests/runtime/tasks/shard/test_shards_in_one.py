@@ -84,7 +84,6 @@ class Stage:
             key_group_places=None,
             projection=None,
             prepares_by=lambda epoch: (),
-            key_group_columns=("k",),
             key_schema=pa.schema([("k", key_type)]),
             few_rows=lambda names, epoch, max_parallelism: None,
             order_in=lambda epoch: ("ts",),
