@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from ...errors import CorruptStateError, PlanError
-from ...state.store.pool import sync_path
+from ...state.store.disk_syncs import sync_path
 from ..connectors.sources.live_sources import LiveSourceFacts
 from ..spark_io.parquet import read_parquet
 from ..storage.checksummed import seal, unseal

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 from ...errors import PlanError
-from ...state.store.pool import sync_path
+from ...state.store.disk_syncs import sync_path
 from ..catalyst.columns import column_fold, quoted
 from ..catalyst.spark_session import empty_frame
 from ..catalyst.struct_fields import repeated_field

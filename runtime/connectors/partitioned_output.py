@@ -81,6 +81,9 @@ class PartitionedOutput:
                 raise
         return self._finished
 
+    def finish_soon(self) -> None:
+        """Nothing is done yet: there may be many files, and :meth:`finish` waits for each."""
+
     def abort(self) -> None:
         """Remove what is open; files that are finished are garbage that the driver sweeps, as a killed attempt's."""
         for output in self._open.values():

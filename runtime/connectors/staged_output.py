@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from ...state.store.pool import sync_new_file, writing
+from ...state.store.pool import begin_new_file_sync, sync_new_file, writing
 from ..storage.filesystem import delete_quietly
 from .parquet_form import ParquetForm
 from .staging import StagedFile
@@ -21,6 +22,8 @@ SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 _PARTITION = b"mixedmode.partition"
 #: Rows per Parquet row group; bounds what a task buffers.
 _ROW_GROUP_ROWS = 122_880
+#: More are written beside what else their task does.
+_SMALL_BYTES = 256 * 1024
 
 
 def partition_values(schema: pa.Schema) -> dict[str, pa.Array]:
@@ -74,6 +77,10 @@ class DroppedOutput:
     def finish(self) -> list[StagedFile]:
         """There are no files."""
         return []
+
+    def finish_soon(self) -> Callable[[], list[StagedFile]]:
+        """There is nothing to wait for."""
+        return self.finish
 
     def abort(self) -> None:
         """There is nothing to remove."""
@@ -151,18 +158,50 @@ class StagedOutput:
         self._finish_file()
         return self._finished
 
+    def finish_soon(self) -> Callable[[], list[StagedFile]] | None:
+        """Write few rows at once.
+
+        Returns:
+            Waits until they are durable, as :meth:`finish`; None: nothing was done, :meth:`finish` does all of it.
+        """
+        is_small = self._writer is None and sum(rows.nbytes for rows in self._pending) <= _SMALL_BYTES
+        if not is_small or not isinstance(self._filesystem, fs.LocalFileSystem):
+            return None
+        if not self._pending:
+            return self.finish
+        self._write_row_group()
+        self._close_file()
+        with writing(self._path):
+            durable = begin_new_file_sync(self._path)
+
+        def ended() -> list[StagedFile]:
+            with writing(self._path):
+                durable()
+            self._note_finished()
+            return self._finished
+
+        return ended
+
     def _finish_file(self) -> None:
         """Close the file that is open, if there is one; what comes next goes into another."""
         if self._pending:
             self._write_row_group()
         if self._writer is None:
             return
-        assert self._file is not None
+        self._close_file()
+        if isinstance(self._filesystem, fs.LocalFileSystem):
+            with writing(self._path):
+                sync_new_file(self._path)
+        self._note_finished()
+
+    def _close_file(self) -> None:
+        assert self._writer is not None and self._file is not None
         with writing(self._path):
             self._writer.close()
             self._file.close()
-            if isinstance(self._filesystem, fs.LocalFileSystem):
-                sync_new_file(self._path)
+
+    def _note_finished(self) -> None:
+        assert self._file is not None
         digest = self._file.digest.hexdigest()
         self._finished.append(StagedFile(self._name, self._rows, self._file.size_bytes, digest, self._shown_in))
         self._writer, self._file, self._rows = None, None, 0

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from ..catalyst.prepared.prepared_logical_plan import PlanShape, PreparedLogicalPlan
 from ..catalyst.prepared.prepared_physical_plan import PreparedPhysicalPlan
 from ..operators.admission import LATE_BOUND_COLUMN, bound_us
+from ..operators.columnar.few_rows import FewRows
 from ..tasks.report import REPORT_SCHEMA
 from ..tasks.shard.publish_task import PublishTask
 from ..tasks.shard.shard_routing import ShardRouting
@@ -40,6 +41,10 @@ class _Key:
     prepared_by: Hashable
     order: tuple[str, ...]
     spark_sorts: bool
+    #: What prepares rows in the task; None: Spark does all of it.
+    few_rows: type[FewRows] | None
+    #: The bound of late rows is a column of the input.
+    takes_late_bound: bool
     is_staged: bool
 
 
@@ -233,8 +238,19 @@ class PreparedJobs:
         # With a join in it, Spark may plan it in another way each time.
         if any("Join" in kind for kind in shape.kinds):
             return None
-        order, sorts = self._operator.order_in(task.epoch), task.sort is None
-        return _Key(type(way), way.assignment, shape, by, order, sorts, task.hands_on is None)
+        order, few = self._operator.order_in(task.epoch), task.few_rows
+        takes_bound = self._operator.takes_late_bound and not (few is not None and few.input_columns is not None)
+        return _Key(
+            way=type(way),
+            assignment=way.assignment,
+            shape=shape,
+            prepared_by=by,
+            order=order,
+            spark_sorts=task.sort is None,
+            few_rows=None if few is None else type(few),
+            takes_late_bound=takes_bound,
+            is_staged=task.hands_on is None,
+        )
 
     def _template(self, key: _Key, way: ShardRouting, make: Make, *, checks: bool) -> PreparedJob | None:
         if key not in self._known:
@@ -250,7 +266,7 @@ class PreparedJobs:
                     schema,
                     make,
                     self._publishing,
-                    takes_late_bound=self._operator.takes_late_bound,
+                    takes_late_bound=key.takes_late_bound,
                     shape=key.shape,
                     holds=way.holds if checks else lambda _: True,
                     beside=way.placed_by,

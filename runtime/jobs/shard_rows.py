@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from ..catalyst.columns import quoted
 from ..operators.arrival_order import arrival_columns
+from ..operators.columnar.few_rows import FewRows, hashed_columns
 from ..operators.contract import EpochSpec, KeyedOperator
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ..tasks.shard.shard_task import ShardTask
@@ -52,6 +53,11 @@ class ShardRows:
             rows: the input, of a session without adaptive execution.
             task: works on them.
         """
+        if task.few_rows is not None:
+            asked = task.few_rows.input_columns
+            if asked is None:
+                return self.operator.prepare(rows.coalesce(1), task.epoch)
+            return rows if list(asked) == rows.columns else rows.select(*map(quoted, asked))
         rows = rows.coalesce(1)
         few = None
         if task.sort is None and task.epoch.style == "random":
@@ -60,6 +66,20 @@ class ShardRows:
             return self.in_shards(rows, task, by_hash=True)
         prepared, order = few
         return self._sorted(with_key_group(prepared, self.operator, self.max_parallelism), order)
+
+    def few_in_task(self, rows: DataFrame, epoch: EpochSpec) -> FewRows | None:
+        """What prepares the rows of a small epoch of the stream in their one task; None: Spark does.
+
+        Args:
+            rows: the input.
+            epoch: what the task must know.
+        """
+        operator = self.operator
+        few = operator.few_rows(rows.columns, epoch, self.max_parallelism)
+        if few is not None:
+            return few
+        hashed = hashed_columns(operator.key_columns, operator.key_schema, operator.key_group_places)
+        return None if hashed is None else FewRows(hashed, self.max_parallelism, operator.order_in(epoch))
 
     def beside_placement(self, placement: ShardPlacement, rows: DataFrame, task: ShardTask) -> DataFrame:
         """As :meth:`in_shards`, where the shards' local copies are.

@@ -26,7 +26,7 @@ from typing import Any
 
 from pyarrow import fs
 
-from ...state.store.pool import naming, sync_path
+from ...state.store.disk_syncs import naming, sync_path
 from .conditional import ConditionalClient, Version
 from .filesystem import delete_quietly, exists, read_bytes, write_atomically
 from .object_stores import azure_client, google_client

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from pyarrow import ArrowInvalid, fs
 
 from ...errors import OptionError
-from ...state.store.pool import naming, sync_path
+from ...state.store.disk_syncs import naming, sync_path
 from .s3 import s3_filesystem
 
 #: Filesystems of pyarrow whose files appear when they are complete.

@@ -6,6 +6,7 @@ For rows that reach their shards without Spark; by the rules of :mod:`.keygroups
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -50,8 +51,13 @@ def key_groups(columns: Sequence[pa.Array], max_parallelism: int, rows: int) -> 
     groups = hashes.view(np.int32) % np.int32(max_parallelism)
     if not is_power_of_two(max_parallelism):
         return groups
-    reverse = np.array([bit_reversed(group, max_parallelism) for group in range(max_parallelism)], dtype=np.int32)
-    return reverse[groups]
+    return _reversed(max_parallelism)[groups]
+
+
+@lru_cache(maxsize=8)
+def _reversed(max_parallelism: int) -> np.ndarray:
+    """By number its bits in reverse order."""
+    return np.array([bit_reversed(group, max_parallelism) for group in range(max_parallelism)], dtype=np.int32)
 
 
 def spark_hash(columns: Sequence[pa.Array]) -> np.ndarray:

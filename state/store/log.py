@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, pairwise
 from operator import ge
 
@@ -15,13 +15,15 @@ from pyarrow import fs
 
 from ...errors import CorruptStateError
 from .files import StateFile, out_of_order
-from .pool import PoolWriter, StatePool, writing
+from .pool import PoolWriter, StatePool, begin_new_file_sync, writing
 
 #: Entries and about the bytes of values per record batch of a log (an Arrow array ends at 2 GiB).
 _LOG_BATCH_ENTRIES = 16_384
 _LOG_BATCH_BYTES = 16 * 1024 * 1024
 #: Smaller ones are not compressed: that would take longer than to write them.
 _COMPRESSED_BYTES = 64 * 1024
+#: Larger ones are written beside what else their task does.
+_SMALL_BYTES = 256 * 1024
 _LOG_SCHEMA = pa.schema([pa.field("key", pa.binary(), nullable=False), pa.field("value", pa.binary())])
 
 
@@ -125,10 +127,54 @@ class LogWriter(PoolWriter):
 
     def finish(self) -> list[StateFile]:
         """Publish the file; empty if there was no entry."""
+        data = self._closed()
+        if data is None or self._file is None:
+            return []
+        staged = self._pool.staging_path(self._name, self._local_dir)
+        with writing(staged):
+            try:
+                with open(staged, "wb") as file:
+                    file.write(data)
+                self._pool.publish(self._name, staged, with_name=True)
+            except OSError:
+                # In a pool elsewhere the file is not the pool's yet, so abort() would not find it.
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(staged)
+                raise
+        self._pool.keep(self._name, data)
+        return [self._file]
+
+    def finish_soon(self) -> Callable[[], list[StateFile]] | None:
+        """Write a small file at once.
+
+        Returns:
+            Waits until it is durable, as :meth:`finish`; None: nothing was done, :meth:`finish` does all of it.
+        """
+        if not self._pool.is_local or self._sink.tell() + self._bytes > _SMALL_BYTES:
+            return None
+        data = self._closed()
+        if data is None or self._file is None:
+            return list
+        staged, written = self._pool.staging_path(self._name, self._local_dir), [self._file]
+        with writing(staged):
+            with open(staged, "wb") as file:
+                file.write(data)
+            durable = begin_new_file_sync(staged)
+
+        def ended() -> list[StateFile]:
+            with writing(staged):
+                durable()
+            self._pool.keep(self._name, data)
+            return written
+
+        return ended
+
+    def _closed(self) -> pa.Buffer | None:
+        """What the file has; None: there was no entry."""
         if self._keys:
             self._write_batch()
         if self._stream is None:
-            return []
+            return None
         self._stream.close()
         self._stream = None
         data = self._sink.getvalue()
@@ -145,19 +191,7 @@ class LogWriter(PoolWriter):
             self._epoch,
             self._epoch,
         )
-        staged = self._pool.staging_path(self._name, self._local_dir)
-        with writing(staged):
-            try:
-                with open(staged, "wb") as file:
-                    file.write(data)
-                self._pool.publish(self._name, staged, with_name=True)
-            except OSError:
-                # In a pool elsewhere the file is not the pool's yet, so abort() would not find it.
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(staged)
-                raise
-        self._pool.keep(self._name, data)
-        return [self._file]
+        return data
 
     def abort(self) -> None:
         """Remove what was written."""

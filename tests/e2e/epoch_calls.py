@@ -26,6 +26,8 @@ class EpochCalls:
         self.by_batch: list[int] = []
         #: Of each epoch its jobs whose plan was there already.
         self.ready: list[int] = []
+        #: The plans of these jobs, in order.
+        self.plans: list[PreparedPhysicalPlan] = []
         self._now = threading.local()
         send, run, collected, take = (
             ClientServerConnection.send_command,
@@ -60,6 +62,7 @@ class EpochCalls:
         def ready(template: Any, *arguments: Any) -> Any:
             if hasattr(self._now, "ready"):
                 self._now.ready += 1
+                self.plans.append(template)
             return collected(template, *arguments)
 
         replace(ClientServerConnection, "send_command", counted)

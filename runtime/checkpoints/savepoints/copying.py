@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pyarrow import fs
 
 from ....errors import CorruptStateError
-from ....state.store.pool import sync_path
+from ....state.store.disk_syncs import sync_path
 
 _CHUNK_BYTES = 1 << 20
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyarrow import fs
 
-from ....state.store.pool import sync_path
+from ....state.store.disk_syncs import sync_path
 from ...connectors.transaction import SinkTransaction
 from ...storage.filesystem import resolve, write_atomically
 from ...support.failpoints import failpoint

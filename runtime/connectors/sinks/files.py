@@ -24,7 +24,7 @@ from pyarrow import fs
 from pyspark.sql.types import TimestampType
 
 from ....errors import CheckpointError, OptionError
-from ....state.store.pool import sync_path
+from ....state.store.disk_syncs import sync_path
 from ...catalyst.columns import column_fold
 from ...storage.deletions import delete_files
 from ...storage.filesystem import absolute, appears_whole, delete_quietly, exists, list_files, resolve

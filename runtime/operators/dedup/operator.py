@@ -14,7 +14,7 @@ within an epoch, too, and then one row per key and event time crosses (:mod:`.cl
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -43,6 +43,7 @@ from .columns import (
     TIME_COLUMN,
 )
 from .definition import Deduplication
+from .few_rows import FewDedupRows, few_dedup_rows
 from .run import DedupRun
 from .survivor import survivor
 
@@ -111,14 +112,9 @@ class DedupOperator(Deduplication):
 
         That takes keys that are equal where their bytes are, and an order of the rows.
         """
-        fields = {field.name: field for field in self.output_schema.fields}
-        if not self.keeps_arrival or (self.has_timers and epoch.in_order is not None):
-            return None
-        if not all(isinstance(fields[name].dataType, _EQUAL_BY_BYTES) for name in self.keys):
+        if not self._takes_few(epoch):
             return None
         order_time = None if self.event_time_key is not None else self.event_time
-        if self.time_column == TIME_COLUMN and order_time is None:
-            return None
         frame = with_arrival(frame)
         arrival = arrival_columns(frame.columns)
         if not arrival:
@@ -135,6 +131,21 @@ class DedupOperator(Deduplication):
             values.append(f"{quoted(str(order_time))} AS {TIME_COLUMN}")
         order = () if order_time is None else (MAX_TIME_COLUMN,)
         return frame.selectExpr(*keys, *counts, *values, *arrival), order
+
+    def _takes_few(self, epoch: EpochSpec) -> bool:
+        """Whether a sort finds the rows that stay."""
+        fields = {field.name: field for field in self.output_schema.fields}
+        if not self.keeps_arrival or (self.has_timers and epoch.in_order is not None):
+            return False
+        if not all(isinstance(fields[name].dataType, _EQUAL_BY_BYTES) for name in self.keys):
+            return False
+        has_order_time = self.event_time_key is None and self.event_time is not None
+        return has_order_time or self.time_column != TIME_COLUMN
+
+    def few_rows(self, names: Sequence[str], epoch: EpochSpec, max_parallelism: int) -> FewDedupRows | None:
+        """The same without Spark."""
+        late_ms = epoch.late_watermark_ms if can_be_late(epoch.late_watermark_ms) else None
+        return few_dedup_rows(self, names, max_parallelism, late_ms) if self._takes_few(epoch) else None
 
     def prepares_by(self, epoch: EpochSpec) -> Hashable:
         """Whether rows can be late, and whether keys are forgotten between their own rows."""

@@ -1,7 +1,8 @@
 """Makes what attempts have written durable while their task goes on.
 
 A disk makes files durable together in about the time of one; to an object store each file is a request.  So a task that
-works on several shards does not wait for the files of one before it begins with the next.
+works on several shards does not wait for the files of one before it begins with the next.  Small files on a local disk
+are written at once, by the task's own thread: threads for them would wait for the interpreter, and so would the task.
 
 Invariant: an attempt's report is made when all of its files are durable.
 """
@@ -10,10 +11,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from ....state.store.files import StateFile
@@ -29,6 +30,9 @@ class Files(Protocol[_File]):
     """Writes files of an attempt."""
 
     def finish(self) -> Sequence[_File]: ...
+
+    def finish_soon(self) -> Callable[[], Sequence[_File]] | None:
+        """Do what is done at once; returns what waits for the rest, None if :meth:`finish` has all of it to do."""
 
     def abort(self) -> None: ...
 
@@ -59,7 +63,13 @@ class Publications:
             output: its rows; None: they are not staged.
             here: this thread does all of it, at once.
         """
-        return Publication(state, output, _done_here if here else self._threads.submit)
+        return Publication(state, output, None if here else self._threads.submit)
+
+
+#: Waits for some files; returns them, and how many seconds they have taken.
+_Part = Callable[[], "tuple[tuple[_File, ...], float]"]
+#: Has a function called in a thread; None: this one is to call it.
+_Submit = Callable[[Callable[[], Any]], "Future[Any]"] | None
 
 
 class Publication:
@@ -68,30 +78,13 @@ class Publication:
     Args:
         state: what it has written of the state.
         output: its rows; None: they are not staged.
-        submit: has a function called.
+        submit: has a function called in another thread; None: this one does all of it, at once.
     """
 
-    def __init__(
-        self,
-        state: Files[StateFile],
-        output: Files[StagedFile] | None,
-        submit: Callable[[Callable[[], None]], Future[None]],
-    ) -> None:
+    def __init__(self, state: Files[StateFile], output: Files[StagedFile] | None, submit: _Submit) -> None:
         self._state, self._output = state, output
-        self._files: tuple[StateFile, ...] = ()
-        self._staged: tuple[StagedFile, ...] = ()
-        self._began = self._ended = time.monotonic()
-        work = [self._publish_state] if output is None else [self._publish_state, self._publish_output]
-        self._parts = [submit(one) for one in work]
-
-    def _publish_state(self) -> None:
-        self._files = tuple(self._state.finish())
-        self._ended = time.monotonic()
-
-    def _publish_output(self) -> None:
-        assert self._output is not None
-        self._staged = tuple(self._output.finish())
-        self._ended = time.monotonic()
+        self._files: _Part[StateFile] = _begun(state, submit)
+        self._staged: _Part[StagedFile] | None = None if output is None else _begun(output, submit)
 
     def done(self) -> tuple[tuple[StateFile, ...], tuple[StagedFile, ...], int]:
         """Wait; returns the files of the state and of the output, and how many ms it has taken.
@@ -99,25 +92,56 @@ class Publication:
         Raises:
             Exception: what has gone wrong; then nothing is left of either.
         """
-        wait(self._parts)
-        try:
-            for part in self._parts:
-                part.result()
-        except BaseException:
+        failures: list[BaseException] = []
+        files, files_s = _waited(self._files, failures)
+        staged, staged_s = ((), 0.0) if self._staged is None else _waited(self._staged, failures)
+        if failures:
             with ExitStack() as both:
                 if self._output is not None:
                     both.callback(self._output.abort)
                 both.callback(self._state.abort)
-            raise
-        return self._files, self._staged, round((self._ended - self._began) * 1000)
+            raise failures[0]
+        return files, staged, round(max(files_s, staged_s) * 1000)
 
 
-def _done_here(work: Callable[[], None]) -> Future[None]:
-    """Call a function, as a thread pool would."""
-    future: Future[None] = Future()
+def _begun(files: Files[_File], submit: _Submit) -> _Part[_File]:
+    """Begin with some files; what goes wrong now is raised where they are waited for."""
+    began = time.monotonic()
+
+    def whole() -> tuple[tuple[_File, ...], float]:
+        return tuple(files.finish()), time.monotonic() - began
+
+    if submit is None:
+        return _called(whole)
+    begun = _called(files.finish_soon)
     try:
-        work()
-        future.set_result(None)
+        rest = begun()
+    except BaseException:
+        return begun
+    if rest is None:
+        return submit(whole).result
+    at_once_s = time.monotonic() - began
+
+    def waited() -> tuple[tuple[_File, ...], float]:
+        since = time.monotonic()
+        return tuple(rest()), at_once_s + time.monotonic() - since
+
+    return waited
+
+
+def _called(work: Callable[[], Any]) -> Callable[[], Any]:
+    """Call a function now; returns what gives its result, or raises its error."""
+    future: Future[Any] = Future()
+    try:
+        future.set_result(work())
     except BaseException as error:
         future.set_exception(error)
-    return future
+    return future.result
+
+
+def _waited(part: _Part[_File], failures: list[BaseException]) -> tuple[tuple[_File, ...], float]:
+    try:
+        return part()
+    except BaseException as error:
+        failures.append(error)
+        return (), 0.0

@@ -32,6 +32,7 @@ from ....state.store.sst import SstWriter
 from ...connectors.output_place import AttemptOutput, OutputPlace
 from ...connectors.staging import in_partition
 from ...jvm.worker.worker_tasks import task_begins
+from ...operators.columnar.few_rows import FewRows
 from ...operators.contract import EpochSpec, KeyedOperator, ShardContext, ShardCounters
 from ...operators.emission_watermark import emitted_schema
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
@@ -98,6 +99,8 @@ class ShardTask:
     pause: PauseMarker | None = None
     #: The one partition has the rows of all shards, sorted, and they are worked on one after the other.
     in_one: bool = False
+    #: Prepares the rows of all shards here, before they are sorted; None: Spark has prepared them.
+    few_rows: FewRows | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -150,14 +153,17 @@ class ShardTask:
     def _all(self, batches: Iterator[pa.RecordBatch], task_attempt_id: int) -> Iterator[pa.RecordBatch]:
         """What comes of all shards, which are worked on one after the other; their rows are sorted together."""
         # There is nothing to see of a pass that is so short.
-        meter, spilled, task = TaskMeter(), 0, replace(self, sort=None, progress_folder=None)
+        meter, spilled, task = TaskMeter(), 0, replace(self, sort=None, progress_folder=None, few_rows=None)
+        rows_of_all = meter.reading(batches)
+        if self.few_rows is not None:
+            rows_of_all = self.few_rows.of(rows_of_all)
         attempts = [_Attempt(task, shard, task_attempt_id, meter) for shard in sorted(self.shards)]
         for attempt in attempts:
             attempt.begin()  # while Spark makes the rows
         reports: list[Callable[[], ShardReport]] = []
         with (
             Publications(len(attempts)) as publications,
-            sorted_here(self.sort, self.states.local_dir, meter, meter.reading(batches)) as (rows, sorter),
+            sorted_here(self.sort, self.states.local_dir, meter, rows_of_all) as (rows, sorter),
         ):
             slices = ShardSlices(rows)
             for place, attempt in enumerate(attempts):

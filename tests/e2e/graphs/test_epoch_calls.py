@@ -24,6 +24,11 @@ def totals(history: DataFrame | None, live: DataFrame | None) -> Any:
     return rows.groupBy("key", F.window("ts", "1 hour")).agg(F.sum("value").alias("total")).where("total > 0")
 
 
+def uniques(history: DataFrame | None, live: DataFrame | None) -> Any:
+    """A deduplication, whose rows the task prepares."""
+    return mixedmode.read(history=history, live=live).withWatermark("ts", "0 seconds").dropDuplicates(["key", "ts"])
+
+
 def firsts(history: DataFrame | None, live: DataFrame | None) -> Any:
     """Two stages, of which the first one hands on rows in each epoch."""
     rows = mixedmode.read(history=history, live=live).withWatermark("ts", "0 seconds").dropDuplicates(["key", "ts"])
@@ -35,6 +40,7 @@ def firsts(history: DataFrame | None, live: DataFrame | None) -> Any:
     # These numbers may only fall.
     [
         pytest.param(totals, 12, 15, id="an aggregate", marks=pytest.mark.slow),
+        pytest.param(uniques, 11, 14, id="a deduplication"),
         pytest.param(support.sessions, 11, 14, id="a processor"),
         pytest.param(firsts, 16, 19, id="two stages", marks=pytest.mark.slow),
     ],
@@ -54,3 +60,6 @@ def test_a_steady_epoch_makes_few_calls(
     assert max(calls.by_epoch[3:]) <= most, calls.by_epoch
     assert max(calls.by_batch[3:]) <= most_in_all, calls.by_batch
     assert calls.ready[3:] == [1, 1], "one job, planned already"
+    if job in (totals, uniques):
+        plan = str(calls.plans[-1].top.toString())
+        assert "Sort" not in plan and "hash(" not in plan, f"the task does that itself: {plan}"

@@ -15,6 +15,7 @@ from mixedmode.errors import MisplacedRowsError
 from mixedmode.runtime.connectors.output_place import OutputPlace
 from mixedmode.runtime.operators.contract import EpochSpec
 from mixedmode.runtime.operators.dedup.definition import Retention
+from mixedmode.runtime.operators.dedup.few_rows import FewDedupRows
 from mixedmode.runtime.operators.dedup.operator import DedupOperator
 from mixedmode.runtime.operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
@@ -158,6 +159,36 @@ def test_it_leaves_and_tells_what_a_task_for_each_shard_does(tmp_path: Path, sta
         for key, value in rows:
             expected.setdefault(key, value)
     assert sorted(out) == sorted(expected.items())
+
+
+def test_rows_that_it_prepares_itself_are_those_that_spark_prepares(tmp_path: Path, stage: Stage) -> None:
+    """The first row of each key, however rows were cut into batches; also of more rows than fit into its memory."""
+    chance = random.Random(6)
+    few = FewDedupRows(
+        (("__k0", pa.int64()),),
+        MAX_PARALLELISM,
+        names=("v", "k"),
+        columns=(("__k0", 1), ("__b0", 0)),
+        time=None,
+        late_time=None,
+        late_ms=0,
+        has_time=False,
+    )
+    first: dict[int, int] = {}
+    out: list[Row] = []
+    for epoch, (count, distinct) in enumerate([(50, 20), (1, 9), (0, 1), (40_000, 30_000)]):
+        rows = [(chance.randrange(distinct), 100_000 * epoch + place) for place in range(count)]
+        for key, value in rows:
+            first.setdefault(key, value)
+        table = pa.table(
+            {"v": pa.array([v for _, v in rows], pa.int64()), "k": pa.array([k for k, _ in rows], pa.int64())}
+        )
+        size = max(1, count // 3)
+        reports = list(stage.attempts(iter(table.to_batches(max_chunksize=size)), few_rows=few))
+        assert sum(report.counters.rows_in for report in reports) == count
+        assert (max(report.spilled_bytes for report in reports) > 0) == (count > 1000)
+        out += stage.commit(reports)
+    assert sorted(out) == sorted(first.items())
 
 
 @pytest.mark.parametrize(

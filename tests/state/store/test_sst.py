@@ -6,6 +6,8 @@ import errno
 import hashlib
 import json
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pyarrow as pa
 import pytest
 from mixedmode.errors import CheckpointError, CorruptStateError
 from mixedmode.state.keys.keygroups import KeyGroupRange
-from mixedmode.state.store import pool
+from mixedmode.state.store import disk_syncs
 from mixedmode.state.store.files import StateFile
 from mixedmode.state.store.log import read_log
 from mixedmode.state.store.pool import StatePool
@@ -198,9 +200,10 @@ def test_large_values_count_by_their_bytes(workspace: Workspace) -> None:
         assert [key for batch in batches for key in batch.column(0).to_pylist()] == keys
 
 
+@pytest.mark.parametrize("soon", [False, True])
 @pytest.mark.parametrize("which", ["file", "folder"])
 def test_a_log_that_does_not_become_durable_is_not_there(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, which: str
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, which: str, soon: bool
 ) -> None:
     """Its bytes and its name are written to the disk side by side; whichever fails is the writer's failure."""
 
@@ -210,10 +213,39 @@ def test_a_log_that_does_not_become_durable_is_not_there(
             raise OSError(errno.ENOSPC, "No space left on device", path)
 
     synced: list[str] = []
-    monkeypatch.setattr(pool, "sync_path", sync)
+    monkeypatch.setattr(disk_syncs, "sync_path", sync)
     writer = workspace.log(1)
     writer.put(stored(0, 1), b"x")
+    ended = writer.finish_soon() if soon else writer.finish
+    assert ended is not None, "it is small, and its pool is local"
     with pytest.raises(CheckpointError, match="No space left on device"):
-        writer.finish()
+        ended()
     assert sorted(synced)[0] == workspace.pool and len(synced) == 2
+    writer.abort()
     assert os.listdir(workspace.pool) == []
+
+
+def test_a_small_log_is_written_at_once_and_durable_later(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits for it says which file it is; a large one, or one without entries, writes nothing at once."""
+    may_end = threading.Event()
+    monkeypatch.setattr(disk_syncs, "sync_path", lambda path: None if may_end.wait(60) else pytest.fail("never"))
+    writer = workspace.log(1)
+    writer.put(stored(0, 1), b"x")
+    ended = writer.finish_soon()
+    assert ended is not None
+    (name,) = os.listdir(workspace.pool)
+    waiting = ThreadPoolExecutor(1).submit(ended)
+    assert not waiting.done()
+    may_end.set()
+    (file,) = waiting.result(60)
+    assert file.name == name
+    assert [batch.num_rows for batch in read_log(StatePool(workspace.filesystem, workspace.pool), file)] == [1]
+    nothing = workspace.log(2).finish_soon()
+    assert nothing is not None and nothing() == []
+    large = workspace.log(3)
+    large.put(stored(0, 1), b"x" * (1 << 20))
+    assert large.finish_soon() is None
+    assert os.listdir(workspace.pool) == [name]
+    assert len(large.finish()) == 1

@@ -12,11 +12,14 @@ import pyarrow as pa
 import pytest
 from aggregate_support import MAX_PARALLELISM, Job, at, events, ms
 from mixedmode.runtime.jobs.shuffle import HashExchange, with_key_group
-from mixedmode.runtime.operators.arrival_order import arrival_columns
+from mixedmode.runtime.operators.arrival_order import ARRIVAL_PLACE_COLUMN, arrival_columns
 from mixedmode.runtime.operators.contract import EpochSpec
 from mixedmode.runtime.operators.dedup.operator import DedupOperator
+from mixedmode.runtime.operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.runtime.spec import Settings
+from mixedmode.runtime.tasks.shard.task_meter import TaskMeter
+from mixedmode.runtime.tasks.shard.task_sorter import SortPlan, sorted_here
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -108,6 +111,10 @@ def test_a_carried_event_time_decides_within_the_watermark(
     assert made.output_schema.names == ["k", "v"]
 
 
+def _whole(running: Job) -> Job:
+    return running
+
+
 def _few(running: Job) -> Job:
     """The same job, whose rows Spark does not aggregate."""
     made = running.driver_side
@@ -119,6 +126,22 @@ def _few(running: Job) -> Job:
         columns = ["__kg", *made.key_columns, *order, *arrival_columns(rows.columns)]
         keyed = with_key_group(rows, made, MAX_PARALLELISM).sortWithinPartitions(*columns)
         return keyed.drop(*arrival_columns(rows.columns)).toArrow()
+
+    running._prepared = prepared  # type: ignore[method-assign]
+    return running
+
+
+def _in_task(running: Job) -> Job:
+    """The same job, whose rows Spark does not prepare at all."""
+    made = running.driver_side
+
+    def prepared(frame: DataFrame, spec: EpochSpec) -> pa.Table:
+        few = made.few_rows(frame.columns, spec, MAX_PARALLELISM)
+        assert few is not None
+        plan = SortPlan((KEY_GROUP_COLUMN, *made.key_columns), few.order, 1 << 24, None)
+        batches = few.of(iter(frame.toArrow().to_batches(max_chunksize=7)))
+        with sorted_here(plan, None, TaskMeter(), batches) as (rows, _):
+            return pa.Table.from_batches(list(rows))
 
     running._prepared = prepared  # type: ignore[method-assign]
     return running
@@ -144,9 +167,9 @@ def test_few_rows_give_what_aggregated_ones_give(spark: SparkSession, job: Calla
     timed = described if kind == "plain" else described.withWatermark("ts", "3 minutes")
     dedup = timed.dropDuplicatesWithinWatermark if kind == "within" else timed.dropDuplicates
     made = operator(dedup(["k", "ts"] if kind == "time among the keys" else ["k"]))
-    both = []
-    for way in ("whole", "few"):
-        running = job(made) if way == "whole" else _few(job(made))
+    all_ways = []
+    for way in (_whole, _few, _in_task):
+        running = way(job(made))
         found: list[Any] = []
         for epoch in range(4):
             late_ms = MIN_WATERMARK if kind == "plain" or not epoch else ms(epoch * 5 + 2)
@@ -155,9 +178,9 @@ def test_few_rows_give_what_aggregated_ones_give(spark: SparkSession, job: Calla
             told = [running.total(name) for name in ("rows_in", "rows_late", "keys", "timers_fired")]
             times = [one.max_event_time_ms for one in running.counters]
             found.append((sorted(given, key=repr), told, times, running.stored_entries()))
-        both.append(found)
-    assert both[0] == both[1]
-    assert kind == "plain" or sum(one[1][1] for one in both[0]) > 0, "some rows are late"
+        all_ways.append(found)
+    assert all_ways[0] == all_ways[1] == all_ways[2]
+    assert kind == "plain" or sum(one[1][1] for one in all_ways[0]) > 0, "some rows are late"
 
 
 def test_few_rows_are_aggregated_where_their_keys_need_it(spark: SparkSession) -> None:
@@ -165,8 +188,30 @@ def test_few_rows_are_aggregated_where_their_keys_need_it(spark: SparkSession) -
     frame = spark.range(9).selectExpr("id / 4 AS d", "string(id) AS t", "id")
     described = mixedmode.read(history=frame)
     for keys in (["d"], ["t", "d"], None):
-        assert operator(described.dropDuplicates(keys)).prepare_few(frame, SPEC) is None, keys
-    assert operator(described.dropDuplicates(["t"])).prepare_few(frame, SPEC) is not None
+        made = operator(described.dropDuplicates(keys))
+        assert made.prepare_few(frame, SPEC) is None, keys
+        assert made.few_rows(frame.columns, SPEC, MAX_PARALLELISM) is None, keys
+    made = operator(described.dropDuplicates(["t"]))
+    assert made.prepare_few(frame, SPEC) is not None
+    assert made.few_rows(frame.columns, SPEC, MAX_PARALLELISM) is not None
+
+
+def test_few_rows_are_spark_s_where_only_spark_can_prepare_them(spark: SparkSession) -> None:
+    """Keys that are not hashed here, windows that make rows late, and rows that bring an order of their own."""
+    frame = spark.range(9).selectExpr("id", "CAST(id AS DECIMAL(30, 2)) AS d", "timestamp_seconds(id) AS ts")
+    described = mixedmode.read(history=frame)
+    made = operator(described.dropDuplicates(["d"]))
+    assert made.prepare_few(frame, SPEC) is not None
+    assert made.few_rows(frame.columns, SPEC, MAX_PARALLELISM) is None
+    made = operator(described.dropDuplicates(["id"]))
+    few = made.few_rows(["id", "else", "d", "ts"], SPEC, MAX_PARALLELISM)
+    assert few is not None and few.input_columns == ("id", "d", "ts"), "nobody asks for the other one"
+    assert made.few_rows([*frame.columns, ARRIVAL_PLACE_COLUMN], SPEC, MAX_PARALLELISM) is None
+    assert made.few_rows([*frame.columns, "id"], SPEC, MAX_PARALLELISM) is None, "two columns of one name"
+    windows = described.withWatermark("ts", "0 seconds").select("id", "d", F.window("ts", "10 minutes").alias("w"))
+    made, names = operator(windows.dropDuplicates(["id", "w"])), ["id", "d", "w"]
+    assert made.few_rows(names, SPEC, MAX_PARALLELISM) is not None
+    assert made.few_rows(names, replace(SPEC, late_watermark_ms=ms(1)), MAX_PARALLELISM) is None
 
 
 def test_what_decides_the_result_is_in_the_fingerprint(rows: DataFrame) -> None:

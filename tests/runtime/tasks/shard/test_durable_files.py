@@ -24,6 +24,8 @@ class Files:
         self.name, self.error = name, error
         self.begun, self.may_end = threading.Event(), threading.Event()
         self.is_aborted = False
+        #: The threads that have asked for what is done at once.
+        self.soon: list[int] = []
 
     def finish(self) -> list[Any]:
         self.begun.set()
@@ -31,6 +33,11 @@ class Files:
         if self.error is not None:
             raise self.error
         return [self.name]
+
+    def finish_soon(self) -> Any:
+        """What waits for the file; None: all of it is for another thread."""
+        self.soon.append(threading.get_ident())
+        return None
 
     def abort(self) -> None:
         self.is_aborted = True
@@ -69,6 +76,42 @@ def test_nothing_is_left_of_an_attempt_whose_files_cannot_be_written(failing: in
         with pytest.raises(OSError, match="the disk is full"):
             begun.done()
     assert [one.is_aborted for one in files] == [True, True]
+
+
+class SmallFiles(Files):
+    """Those that are written at once."""
+
+    def finish_soon(self) -> Any:
+        super().finish_soon()
+        if self.error is not None and self.error.args == ("at once",):
+            raise self.error
+        return self.finish
+
+
+def test_small_files_are_written_by_the_task_itself() -> None:
+    """It waits for them only where their report is made, and one kind does not wait for the other."""
+    small, large = SmallFiles("state"), Files("output")
+    with Publications(1) as publications:
+        begun = publications.begin(cast(Any, small), cast(Any, large), here=False)
+        assert small.soon == large.soon == [threading.get_ident()]
+        assert large.begun.wait(_PATIENCE_S) and not small.begun.is_set()
+        for one in (small, large):
+            one.may_end.set()
+        assert begun.done()[:2] == (("state",), ("output",))
+
+
+@pytest.mark.parametrize("when", ["at once", "later"])
+def test_nothing_is_left_where_a_small_file_cannot_be_written(when: str) -> None:
+    """The error comes where the report would, when the other kind of files has come to its end, too."""
+    small, large = SmallFiles("state", OSError(when)), Files("output")
+    small.may_end.set()
+    large.may_end.set()
+    with Publications(1) as publications:
+        begun = publications.begin(cast(Any, small), cast(Any, large), here=False)
+        with pytest.raises(OSError, match=when):
+            begun.done()
+        assert large.begun.is_set()
+    assert small.is_aborted and large.is_aborted
 
 
 def test_rows_that_are_handed_on_have_no_files() -> None:

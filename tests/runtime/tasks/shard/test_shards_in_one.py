@@ -25,6 +25,7 @@ from mixedmode.runtime.spec import Settings
 from mixedmode.runtime.tasks.report import ShardReport
 from mixedmode.runtime.tasks.shard.shard_task import ShardTask
 from mixedmode.runtime.tasks.shard.shards_in_one import InOneTask, ShardSlices
+from mixedmode.runtime.tasks.shard.task_sorter import SortPlan
 from mixedmode.runtime.tasks.shard_states import ShardStates
 from mixedmode.state.keys.keygroups import KeyGroupRange, shard_ranges
 from mixedmode.state.store.packed_manifests import PackedManifests
@@ -75,17 +76,23 @@ def test_large_epochs_are_for_several_tasks() -> None:
 class Stage:
     """A stage's jobs, of which none is run: says in which ways an epoch's rows would be brought to their shards."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, key_type: pa.DataType | None = None, **changes: Any) -> None:
+        key_type = key_type or pa.int64()
         operator: Any = SimpleNamespace(
             aggregates_by_key=True,
             key_columns=("k",),
             key_group_places=None,
             projection=None,
             prepares_by=lambda epoch: (),
+            key_schema=pa.schema([("k", key_type)]),
+            few_rows=lambda names, epoch, max_parallelism: None,
+            order_in=lambda epoch: ("ts",),
         )
         self.jobs = StageJobs(**{**MADE_OF, "operator": operator, **changes})
         #: Of the rows; None: they are not a micro-batch's.
         self.partitions: int | None = 1
+        #: Of each way, whether the task prepares its rows.
+        self.prepared_in_task: list[bool] = []
         #: Whether the rows are known to be few.
         self.are_few = False
         monkeypatch.setattr(stage_jobs, "partitions_of", lambda frame: self.partitions)
@@ -101,15 +108,27 @@ class Stage:
         local, numbers = fs.LocalFileSystem(), tuple(range(shards))
         states = ShardStates("job", manifests, local, "", None, 0)
         task = ShardTask("run", epoch, b"", states, numbers, OutputPlace(local, None), **changes)
-        found = list(self.jobs.of_epoch(cast(Any, None), task, placement, in_place=False))
+        self.prepared_in_task.clear()
+        frame = SimpleNamespace(columns=["k", "ts"])
+        found = list(self.jobs.of_epoch(cast(Any, frame), task, placement, in_place=False))
         for way, planned in cast(Any, found):
             assert planned.in_one is isinstance(way, InOneTask)
             assert not planned.in_one or planned.shards == numbers
+            self.prepared_in_task.append(planned.few_rows is not None)
+            assert (planned.few_rows is None) == (planned.sort is None)
+            if planned.few_rows is not None:
+                assert planned.in_one and planned.sort.then == planned.few_rows.order == ("ts",)
         return [type(way) for way, _ in cast(Any, found)]
 
 
 SPARK: Any = SimpleNamespace(conf=SimpleNamespace(get=lambda name, default=None: default))
-MADE_OF: dict[str, Any] = {"spark": SPARK, "max_parallelism": 16, "feeds_a_stage": False, "output_transform": None}
+MADE_OF: dict[str, Any] = {
+    "spark": SPARK,
+    "max_parallelism": 16,
+    "feeds_a_stage": False,
+    "output_transform": None,
+    "sort_plan": lambda order: SortPlan(("__kg", "k"), order, 1 << 24, None),
+}
 REST = [HashExchange, ShardExchange, type(None)]
 
 
@@ -124,6 +143,19 @@ def test_one_task_does_all_shards_where_that_is_of_use(monkeypatch: pytest.Monke
     for partitions in (0, 2, None):
         stage.partitions = partitions
         assert stage.ways() == REST
+
+
+def test_one_task_prepares_and_sorts_rows_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the stream, with keys that it can hash; where there is a task for each shard, Spark has to."""
+    stage = Stage(monkeypatch)
+    stage.ways()
+    assert stage.prepared_in_task == [True, False, False, False]
+    stage.are_few = True
+    assert stage.ways(style="sorted")[0] is InOneTask
+    assert not any(stage.prepared_in_task)
+    stage = Stage(monkeypatch, pa.float64())
+    assert stage.ways() == [InOneTask, *REST]
+    assert not any(stage.prepared_in_task)
 
 
 def test_a_backlog_of_small_files_is_one_task_s_work(monkeypatch: pytest.MonkeyPatch) -> None:
