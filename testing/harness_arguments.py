@@ -11,6 +11,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
 from ..errors import PlanError
+from ..planner.options.file import option_text
 from ..planner.options.layers import Layer, ResolvedOptions, resolve_options
 from ..planner.options.values import parse_duration_ms
 from ..planner.plans.final_watermark import resolve_final_watermark
@@ -134,5 +135,5 @@ def _delay_ms(delay: str) -> int:
 
 
 def _resolved(options: Mapping[str, OptionValue]) -> ResolvedOptions:
-    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+    texts = {name: option_text(value) for name, value in options.items()}
     return resolve_options(Layer("options of Harness", texts, takes_sink_options=False))

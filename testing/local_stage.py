@@ -23,6 +23,7 @@ from ..runtime.operators.keyed.keyed_rows import INITIAL_STATE_COLUMN, KEY_GROUP
 from ..runtime.operators.processor.cogroup.cogroup_form import Cogrouped
 from ..runtime.operators.processor.frames.frame_form import FramesForm
 from ..runtime.operators.processor.frames.frame_settings import FrameSettings
+from ..runtime.operators.processor.initial_state import InitialState
 from ..runtime.operators.processor.operator import ProcessorOperator
 from ..runtime.operators.processor.rows.row_form import Form, RowsForm
 from ..runtime.protocols.operator_events.coordinator import OperatorCoordinator
@@ -37,7 +38,7 @@ TimeMode = Literal["none", "processingTime", "eventTime"]
 
 @dataclass(frozen=True)
 class LocalInitialState:
-    """The rows of an initial state; their schema is all that the operator asks for."""
+    """The rows of an initial state."""
 
     schema: StructType
     rows: tuple[GivenRow, ...]
@@ -152,8 +153,7 @@ class LocalStage:
             output_schema=self.output,
             time_mode=self.time_mode,
             event_time=self.event_time,
-            initial_state=cast(Any, self.initial),
-            initial_state_key=self.sides[0].keys if self.initial is not None else (),
+            initial=None if self.initial is None else InitialState(self.initial.schema, self.sides[0].keys),
             has_coordinator=self.coordinator is not None,
             event_max_bytes=settings.operator_event_max_bytes,
             form=form,

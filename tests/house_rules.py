@@ -6,10 +6,13 @@ Each rule is a function from sources to complaints; no complaint, no breach.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator
 
 from import_graph import Sources
 
+#: What a docstring sends its reader to, by a path that begins at the docstring's own file.
+_REFERENCE = re.compile(r":(?:mod|class|func|meth|attr|data):`~?(\.+[\w.]+)`")
 #: Rooms from top to bottom.  A file may import files of its own room and of lower floors; rooms on one floor do not
 #: know each other.  A room is a folder with all that is in it, or one file.
 FLOORS: tuple[tuple[str, ...], ...] = (
@@ -224,6 +227,17 @@ def arguments_undocumented(sources: Sources) -> list[str]:
     return found
 
 
+def references_to_nothing(sources: Sources) -> list[str]:
+    """Docstrings that send their reader to a file, or to a name in it, that is not there."""
+    found = []
+    for path, tree in sources.trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+                references = _REFERENCE.findall(ast.get_docstring(node) or "")
+                found += [f"{path} speaks of {one}" for one in references if not sources.names(path, one)]
+    return found
+
+
 def _public(node: ast.AST, owner: ast.ClassDef | None = None) -> Iterator[tuple[str, str, ast.FunctionDef]]:
     """Name, docstring and definition of public functions with three or more arguments; a class stands for its init."""
     for child in ast.iter_child_nodes(node):
@@ -249,4 +263,5 @@ RULES: tuple[Callable[[Sources], list[str]], ...] = (
     long_files,
     large_classes,
     arguments_undocumented,
+    references_to_nothing,
 )

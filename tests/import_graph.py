@@ -60,6 +60,17 @@ class Sources:
             return found
         return []
 
+    def names(self, path: str, reference: str) -> bool:
+        """Whether a reference such as ``..spec.JobSpec``, in a docstring of a file, leads to something."""
+        parts = reference.lstrip(".").split(".")
+        base = self._base(path, len(reference) - len(reference.lstrip(".")))
+        for cut in range(len(parts), 0, -1):
+            file = self._file((*base, *parts[:cut]))
+            if file is not None:
+                known = {name for node in ast.walk(self.trees[file]) for name in _bound(node)}
+                return known.issuperset(parts[cut:])
+        return False
+
     @staticmethod
     def _base(path: str, level: int) -> tuple[str, ...]:
         """The package that a relative import starts from; () for an absolute one."""
@@ -73,3 +84,12 @@ class Sources:
         path = "/".join(module[1:])
         candidates = (f"{path}.py", f"{path}/__init__.py") if path else ("__init__.py",)
         return next((one for one in candidates if one in self.trees), None)
+
+
+def _bound(node: ast.AST) -> tuple[str, ...]:
+    """The names that a statement binds."""
+    if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+        return (node.name,)
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        return (node.id,)
+    return (node.attr,) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) else ()

@@ -76,6 +76,8 @@ BREACHES: tuple[tuple[Callable[[Sources], list[str]], dict[str, str], str], ...]
         {"sorter/x.py": "class A:\n" + "".join(f"    def f{number}(self): ...\n" for number in range(21))},
         "A has 21 methods",
     ),
+    (rules.references_to_nothing, {"state/x.py": "'As :mod:`.keys.cupboard`.'"}, "state/x.py speaks of .keys.cupboard"),
+    (rules.references_to_nothing, {"state/x.py": "'A :class:`.keys.keys.Cupboard`.'"}, "keys.keys.Cupboard"),
     (rules.crowded_rooms, {f"sorter/x{number}.py": "" for number in range(21)}, "sorter has"),
 )
 

@@ -39,7 +39,7 @@ from ..stages.stateless import plan_stateless, through_stages
 from .column_access import ColumnAccess
 from .joining import columns_explained
 from .keyed_methods import KeyedMethods
-from .stateless.mapped_rows import ColumnOrName
+from .stateless.mapped_rows import ColumnOrName, listed
 from .transformed import transformed
 from .views import ViewedFrame
 from .writer import MixedStreamWriter
@@ -76,7 +76,7 @@ class MixedFrame(ColumnAccess, KeyedMethods, ViewedFrame):
 
         Example: ``orders.select("customer", (F.col("amount") * 2).alias("twice"))``
         """
-        columns = cols[0] if len(cols) == 1 and isinstance(cols[0], list) else cols
+        columns = listed(cols)
         names = [column for column in columns if isinstance(column, str)]
         if self._inputs.arrangement and len(names) == len(columns) and names in (self.columns, ["*"]):
             return self  # jobs name what is there once more, behind orderBy and limit
@@ -85,7 +85,7 @@ class MixedFrame(ColumnAccess, KeyedMethods, ViewedFrame):
 
     def selectExpr(self, *expr: str | list[str]) -> MixedFrame:
         """Selects columns given as SQL: ``orders.selectExpr("customer", "amount * 2 AS twice")``."""
-        texts = expr[0] if len(expr) == 1 and isinstance(expr[0], list) else expr
+        texts = listed(expr)
         one_group = self._one_group([F.expr(text) if isinstance(text, str) else text for text in texts])
         return super().selectExpr(*texts) if one_group is None else one_group
 

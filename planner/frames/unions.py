@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 def read_inputs(history: Any, live: Any) -> tuple[Inputs, Watermark | None]:
-    """The inputs of ``read()``, and the watermark that their frames have already; errors as of :func:`.frame.read`."""
+    """The inputs of ``read()``, and the watermark that their frames have already.
+
+    Errors are those of :func:`.readers.reading.read`.
+    """
     inputs, watermark = take_over_watermark(check_inputs(history, live))
     for part in inputs.lives:
         check_stateless(part.name, part.frame)

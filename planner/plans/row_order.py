@@ -1,4 +1,4 @@
-"""Finds histories that bring the rows of a key in an order that a stream would have brought them in."""
+"""Finds histories that do not tell in which order a stream would have brought their rows."""
 
 from __future__ import annotations
 

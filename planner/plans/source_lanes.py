@@ -1,4 +1,4 @@
-"""The sources of a job by what its stages take together: :class:`~....runtime.connectors.sources.lanes.SendLane`.
+"""The sources of a job by what its stages take together: :class:`~...runtime.connectors.sources.source_lanes.Lane`.
 
 What one ``read()`` gives is a lane of its own if several stages take it, each doing to the rows what precedes it; and
 what only one stage takes, from however many ``read()``s, is one lane, with all of that done before.  Where a stage

@@ -1,4 +1,4 @@
-"""Rows on the way through a statement: a job's frame, and beside it a stock frame that every call is made on, too.
+"""The rows of a SQL statement while it is translated: a job's frame, and a stock frame that gets the same calls.
 
 The stock frame is over the stand-ins.  Its plan, and not what we believe to have called, is compared with the plan of
 the statement in the end.

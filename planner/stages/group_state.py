@@ -1,4 +1,4 @@
-"""``applyInPandasWithState`` planned: arguments checked as PySpark checks them, the operator described."""
+"""Plans ``applyInPandasWithState``: checks its arguments as PySpark does, and describes the operator."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""``transformWithState``, with rows or pandas frames, planned: arguments checked, keys made columns, the operator
-described."""
+"""Plans ``transformWithState``, with rows or pandas frames: checks its arguments and describes the operator."""
 
 from __future__ import annotations
 
@@ -16,6 +15,7 @@ from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.processor.cogroup.cogroup_form import Cogrouped
 from ...runtime.operators.processor.definition import BLOCK_HANDLER
 from ...runtime.operators.processor.frames.frame_form import FramesForm
+from ...runtime.operators.processor.initial_state import InitialState
 from ...runtime.operators.processor.operator import ProcessorOperator
 from ...runtime.operators.processor.rows.row_form import Form, RowsForm
 from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
@@ -78,7 +78,7 @@ def plan_processor(
                 " withWatermark('<column>', '<delay>') before groupBy, or leave the column's name out",
                 code="MIXEDMODE_PROCESSOR_INVALID",
             )
-    initial, initial_key = (None, ()) if initial_state is None else _initial_state(initial_state, rows.key_schema)
+    initial = None if initial_state is None else _initial_state(initial_state, rows.key_schema)
     event_time = None if watermark is None else watermark.event_time
     form: Form = FramesForm(frame_settings(rows.inputs.spark)) if in_pandas else RowsForm()
     if rows.sides is not None:
@@ -101,8 +101,7 @@ def plan_processor(
             time_mode=times,
             event_time=event_time,
             follows_a_stage=bool(rows.inputs.outputs),
-            initial_state=initial,
-            initial_state_key=initial_key,
+            initial=initial,
             has_coordinator=coordinator is not None,
             event_max_bytes=settings.operator_event_max_bytes,
             form=form,
@@ -269,8 +268,8 @@ def _check_event_time_column(name: str, output: StructType) -> None:
     check_event_time(name, output[name].dataType)
 
 
-def _initial_state(initial: Any, keys: StructType) -> tuple[DataFrame, tuple[str, ...]]:
-    """Rows and key columns of the initial state; the keys must have the types of the stage's keys."""
+def _initial_state(initial: Any, keys: StructType) -> InitialState:
+    """The initial state; its keys must have the types of the stage's keys."""
     refuse_connect(initial)
     if not isinstance(initial, GroupedData):
         raise PlanError(
@@ -301,4 +300,4 @@ def _initial_state(initial: Any, keys: StructType) -> tuple[DataFrame, tuple[str
             " keys of the same types",
             code="MIXEDMODE_PROCESSOR_INVALID",
         )
-    return rows, tuple(columns)
+    return InitialState(rows.schema, tuple(columns), rows)

@@ -6,6 +6,7 @@ Plans and expressions are handles, as in :mod:`.spark_expressions`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
@@ -238,10 +239,7 @@ def correlated(spark: SparkSession, subquery: Any, other: Callable[[Any], str]) 
         return attribute(scala_sequence(spark, [OUTER, other(one.e())]))
 
     def filtered(node: Any) -> Any:
-        children = list(items(node.children()))
-        others = [filtered(child) for child in children]
-        if not all(map(is_, others, children)):
-            node = with_children(spark, node, others)
+        node = _over_changed(spark, node, filtered)
         if class_name(node) != "Filter":
             return node
         condition = replaced(spark, node.condition(), outer)
@@ -297,15 +295,19 @@ def _collapsed(spark: SparkSession, plan: Any) -> Any:
     return plan
 
 
+def _over_changed(spark: SparkSession, node: Any, change: Callable[[Any], Any]) -> Any:
+    """A node of a plan over its children as they are after a change; the same node if none has changed."""
+    children = list(items(node.children()))
+    others = list(map(change, children))
+    return node if all(map(is_, others, children)) else with_children(spark, node, others)
+
+
 def _without_new_names(spark: SparkSession, node: Any) -> Any:
     """A plan that gives no column a new name, so that Spark's rule takes such aliases for redundant.
 
     Calls of frames rename a column of a join's right side for a while if the left side has one of its name.
     """
-    children = list(items(node.children()))
-    others = [_without_new_names(spark, child) for child in children]
-    if not all(map(is_, others, children)):
-        node = with_children(spark, node, others)
+    node = _over_changed(spark, node, partial(_without_new_names, spark))
     member = _RENAMING.get(class_name(node))
     if member is None:
         return node
@@ -329,10 +331,7 @@ def _under_its_own_name(spark: SparkSession, column: Any) -> Any:
 
 def _without_qualifiers(spark: SparkSession, node: Any) -> Any:
     """A plan whose generators' columns are called by no name of a relation; it says nothing of resolved columns."""
-    children = list(items(node.children()))
-    others = [_without_qualifiers(spark, child) for child in children]
-    if not all(map(is_, others, children)):
-        node = with_children(spark, node, others)
+    node = _over_changed(spark, node, partial(_without_qualifiers, spark))
     if class_name(node) == "Generate" and node.qualifier().isDefined():
         node = _with_members(spark, node, {"qualifier": java_class(spark, "scala.Option").empty()})
     return node
@@ -340,10 +339,7 @@ def _without_qualifiers(spark: SparkSession, node: Any) -> Any:
 
 def _stream_first(spark: SparkSession, node: Any) -> Any:
     """A plan whose joins of a table and a stream have the stream on the left, with the columns as they were."""
-    children = list(items(node.children()))
-    others = [_stream_first(spark, child) for child in children]
-    if not all(map(is_, others, children)):
-        node = with_children(spark, node, others)
+    node = _over_changed(spark, node, partial(_stream_first, spark))
     swapped = _SWAPPED.get(str(node.joinType().sql())) if class_name(node) == "Join" else None
     if swapped is None or node.left().isStreaming() or not node.right().isStreaming():
         return node

@@ -1,27 +1,19 @@
-"""The part of a query's handle that says what the query is and does."""
+"""The part of a query's handle that reports on the query: identity, status, progress, events, errors."""
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
-from ...errors import QueryError, query_error
-from ..checkpoints.corruption import explain_corruption
-from ..driver.run.runner import JobRunner
-from ..jvm.jvm_loss import explain_jvm_loss
-from ..jvm.spark_errors import cause_first, what_happened
-from ..jvm.worker_errors import translate
+from ...errors import QueryError
+from ..jvm.spark_errors import what_happened
 from ..metrics.epoch_records import checkpoint_entry
-from ..metrics.events.event_reader import read_history
 from ..metrics.events.events import RunEvent
 from ..metrics.lifecycle import Lifecycle
 from ..metrics.progress import QueryProgress
-from ..metrics.run_events import RunEvents
-from ..metrics.run_history import RunHistory
-from ..spec import JobSpec
 from ..support.frozen_collections import FrozenDict
 from ..support.notebook_html import bar_html, facts_html
 from ..support.terminal import print_plan
+from .query_run import QueryRun
 from .status import QueryStatus
 
 if TYPE_CHECKING:
@@ -31,31 +23,27 @@ if TYPE_CHECKING:
 class MonitoredQuery:
     """A query that describes itself."""
 
-    runId: str
-    _job: JobSpec
-    _runner: JobRunner
-    _history: RunHistory
-    _events: RunEvents
-    _location: str
-    _ended: threading.Event
-    _is_done: bool
-    _error: BaseException | None
+    _run: QueryRun
 
     @property
     def id(self) -> str:
         """The id of the query, a UUID: the same for all runs on one checkpointLocation: ``query.id``."""
-        assert self._runner.identity is not None, "start() has claimed the location"
-        return self._runner.identity.query_id
+        return self._run.query_id
+
+    @property
+    def runId(self) -> str:
+        """The id of this run, a UUID: another one after each start: ``query.runId``."""
+        return self._run.id
 
     @property
     def name(self) -> str | None:
         """The name set with ``queryName``: ``query.name``."""
-        return self._job.name
+        return self._run.job.name
 
     @property
     def isActive(self) -> bool:
         """True while the query runs: ``query.isActive``."""
-        return not self._ended.is_set()
+        return self._run.is_active
 
     @property
     def status(self) -> dict[str, Any]:
@@ -66,18 +54,18 @@ class MonitoredQuery:
         ``phase`` is ``done`` when the job has come to its own end; ``mode`` is that of the phase: ``backlog`` (sorted
         by key) or ``streaming``; ``shards`` has the number of shards of each stage.
         """
-        now = self._runner.context.published.now
+        now = self._run.runner.context.published.now
         phase, active = now.phase, self.isActive
         kind = phase.kind if phase is not None else "recovery"
-        stands = active and self._runner.context.pause.stands
+        stands = active and self._run.runner.context.pause.stands
         running_in = f"{kind} (paused)" if stands else f"{kind}"
         status = QueryStatus(
             {
-                "message": running_in if active else ("Failed" if self._error else "Stopped"),
+                "message": running_in if active else ("Failed" if self._run.error else "Stopped"),
                 "isDataAvailable": active and kind in ("backlog", "history", "catch-up"),
                 "isTriggerActive": active and kind != "live" and not stands,
                 "isPaused": stands,
-                "phase": "done" if self._is_done else kind,
+                "phase": "done" if self._run.is_done else kind,
                 "mode": phase.mode if phase is not None else None,
                 "isBacklog": now.is_backlog,
                 "epoch": now.epoch,
@@ -86,8 +74,8 @@ class MonitoredQuery:
             }
         )
         if active and phase is not None and phase.style == "sorted":
-            status["backlog"] = self._runner.context.backlog.snapshot()
-        running = self._runner.running
+            status["backlog"] = self._run.runner.context.backlog.snapshot()
+        running = self._run.runner.running
         events = None if running is None else running.events.counts
         if events is not None:
             status["coordinator"] = events
@@ -96,18 +84,18 @@ class MonitoredQuery:
     @property
     def lastProgress(self) -> QueryProgress | None:
         """The last finished epoch; None before the first: ``query.lastProgress.numInputRows``."""
-        recent = self._history.recent
+        recent = self._run.history.recent
         return recent[-1] if recent else None
 
     @property
     def recentProgress(self) -> list[QueryProgress]:
         """The last 100 finished epochs, oldest first: ``[epoch.batchDuration for epoch in query.recentProgress]``."""
-        return self._history.recent
+        return self._run.history.recent
 
     @property
     def checkpoints(self) -> list[dict[str, Any]]:
         """The last 100 checkpoints that this run has completed, oldest first: ``query.checkpoints[-1]``."""
-        return [FrozenDict(checkpoint_entry(one)) for one in self._history.checkpoints]
+        return [FrozenDict(checkpoint_entry(one)) for one in self._run.history.checkpoints]
 
     @property
     def lateRows(self) -> DataFrame:
@@ -120,8 +108,8 @@ class MonitoredQuery:
                 stages,
                 each with its own columns (:meth:`lateRowsOf`).
         """
-        uids = [stage.uid for stage in self._job.stages]
-        if self._job.late_rows is not None and len(uids) > 1:
+        uids = [stage.uid for stage in self._run.job.stages]
+        if self._run.job.late_rows is not None and len(uids) > 1:
             raise QueryError(
                 f"late rows are kept by stage, as stages take rows of other columns: use lateRowsOf({uids[0]!r}), or"
                 f" of {' or '.join(map(repr, uids[1:]))}"
@@ -139,15 +127,15 @@ class MonitoredQuery:
         Raises:
             QueryError: the query drops late rows, or it has no such stage.
         """
-        uids = [stage.uid for stage in self._job.stages]
-        if self._job.late_rows is None:
+        uids = [stage.uid for stage in self._run.job.stages]
+        if self._run.job.late_rows is None:
             raise QueryError("late rows of this query are dropped; set pipeline.late-data.path to keep them")
         if uid not in uids:
             raise QueryError(f"the query has no stage {uid!r}; its stages are {', '.join(uids)}")
         try:
-            return self._job.late_rows.committed(self._job.spark, uid)
+            return self._run.job.late_rows.committed(self._run.job.spark, uid)
         except Exception as error:
-            raise QueryError(f"late rows cannot be read: {what_happened(self._explained(error))}") from error
+            raise QueryError(f"late rows cannot be read: {what_happened(self._run.explained(error))}") from error
 
     @property
     def lifecycle(self) -> Lifecycle:
@@ -157,8 +145,8 @@ class MonitoredQuery:
 
         ``.tasks`` has the history of each task: sources, shards of the keyed stages, sink.
         """
-        running = self._runner.running
-        return Lifecycle(self._history.events, [] if running is None else running.tasks.lifecycle.events)
+        running = self._run.runner.running
+        return Lifecycle(self._run.history.events, [] if running is None else running.tasks.lifecycle.events)
 
     def history(self, run: str | None = None, since_ms: int | None = None) -> list[RunEvent]:
         """Returns the events of all runs on the query's ``checkpointLocation``, oldest first; also of other processes.
@@ -175,8 +163,7 @@ class MonitoredQuery:
         Raises:
             CheckpointError: the event log cannot be read.
         """
-        self._events.flush()
-        return list(read_history(self._location, run=run, since_ms=since_ms))
+        return self._run.recorded(run, since_ms)
 
     def explain(self, extended: bool = False) -> None:
         """Prints the plan that this query executes, with the reason for each decision.
@@ -186,32 +173,21 @@ class MonitoredQuery:
         Args:
             extended: also print how each phase works, all settings, and Spark's plans of the inputs.
         """
-        print_plan(self._job.explain(extended))
+        print_plan(self._run.job.explain(extended))
 
     def exception(self) -> QueryError | None:
         """Returns the error of a failed query; None if the query runs or ended well: ``query.exception()``."""
-        if self._error is None:
-            return None
-        return query_error(f"query {self.name or self.runId} failed: {cause_first(self._error)}", self._error)
-
-    def _raise(self) -> None:
-        error = self.exception()
-        if error is not None:
-            raise error
-
-    def _explained(self, error: BaseException) -> BaseException:
-        """The error as its reader needs it."""
-        return explain_corruption(explain_jvm_loss(translate(error), self._job.spark), self._runner.context.store)
+        return self._run.exception()
 
     def __repr__(self) -> str:
-        return f"<MixedQuery {self.name or self.runId} {self.status['message']}>"
+        return f"<MixedQuery {self._run.label} {self.status['message']}>"
 
     def _repr_html_(self) -> str:
         status, last = self.status, self.lastProgress
         facts: list[tuple[str, object]] = [
             ("id", self.id),
             ("run", self.runId),
-            ("is", status["message"] if self.isActive or not self._is_done else "done"),
+            ("is", status["message"] if self.isActive or not self._run.is_done else "done"),
             ("epoch", status["epoch"]),
             ("checkpoint", status["checkpoint"] or "none yet"),
         ]
@@ -223,6 +199,6 @@ class MonitoredQuery:
             facts.append(("last epoch", f"{rows:,} rows in {last['batchDuration']:,} ms ({per_second:,.0f} rows/s)"))
             if "watermark" in last["eventTime"]:
                 facts.append(("watermark", last["eventTime"]["watermark"]))
-        if self._error is not None:
-            facts.append(("error", f"{type(self._error).__name__}: {self._error}"))
+        if self._run.error is not None:
+            facts.append(("error", f"{type(self._run.error).__name__}: {self._run.error}"))
         return facts_html(f"MixedQuery {self.name or ''}".rstrip(), facts)

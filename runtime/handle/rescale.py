@@ -6,11 +6,13 @@ from concurrent.futures import TimeoutError as NotInTime
 
 from ...errors import QueryError
 from ..driver.requests.rescale_queue import RescaleRequest
-from .stopping import StoppableQuery
+from .query_run import QueryRun
 
 
-class RescalableQuery(StoppableQuery):
+class RescalableQuery:
     """A query whose number of shards can change while it runs."""
+
+    _run: QueryRun
 
     def rescale(
         self, parallelism: int, stage: str | None = None, wait: bool = False, timeout: float | None = None
@@ -42,20 +44,16 @@ class RescalableQuery(StoppableQuery):
         """
         if timeout is not None and timeout <= 0:
             raise ValueError(f"timeout of rescale() must be greater than 0 seconds, got {timeout}")
-        if self._runner.stopping.is_inside:
-            raise QueryError(
-                "rescale() in the query's own foreachBatch function would wait for itself",
-                code="MIXEDMODE_WAITS_FOR_ITSELF",
-            )
+        self._run.check_outside("rescale()")
         request = RescaleRequest(parallelism, stage, wait)
-        self._runner.requests.rescale(request)
+        self._run.runner.requests.rescale(request)
         try:
             request.answer.result(timeout)
         except KeyboardInterrupt:
-            self._runner.requests.withdraw_rescale(request)
+            self._run.runner.requests.withdraw_rescale(request)
             raise
         except NotInTime:
-            if self._runner.requests.withdraw_rescale(request):
+            if self._run.runner.requests.withdraw_rescale(request):
                 outcome = "it is withdrawn, and the query goes on with its shards"
             elif request.answer.done():
                 return request.answer.result()

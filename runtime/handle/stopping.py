@@ -1,18 +1,15 @@
-"""The part of a query's handle that has the query stand still or end, with a savepoint or without."""
+"""The part of a query's handle that pauses, saves and stops the query."""
 
 from __future__ import annotations
 
 import logging
 import os
-import threading
-from collections.abc import Callable
 
-from ...errors import QueryError, StopTimeoutError
+from ...errors import StopTimeoutError
 from ..checkpoints.savepoints.queue import SavepointRequest
-from ..metrics.events.facts import FactListener, RunStopped
 from ..protocols.lifecycle.events import Stop
 from ..storage.filesystem import path_text
-from .waiting import AwaitableQuery
+from .query_run import QueryRun
 
 logger = logging.getLogger(__name__)
 
@@ -20,13 +17,10 @@ logger = logging.getLogger(__name__)
 _CANCELLED_WITHIN_S = 20.0
 
 
-class StoppableQuery(AwaitableQuery):
+class StoppableQuery:
     """A query that can be paused, saved and stopped."""
 
-    _thread: threading.Thread
-    _facts: FactListener
-    #: What follows the end of the run, once.
-    _close: Callable[[], None]
+    _run: QueryRun
 
     def stop(self, timeout: float | None = None) -> None:
         """Stops the query and waits for its end.
@@ -50,16 +44,16 @@ class StoppableQuery(AwaitableQuery):
         """
         if timeout is not None and timeout <= 0:
             raise ValueError(f"timeout of stop() must be greater than 0 seconds, got {timeout}")
-        if self._ended.is_set():
+        if self._run.ended.is_set():
             return
-        self._runner.stopping.stop()
-        if self._runner.stopping.is_inside:
+        self._run.runner.stopping.stop()
+        if self._run.runner.stopping.is_inside:
             return
-        limit_ms = self._job.settings.stop_timeout_ms
+        limit_ms = self._run.job.settings.stop_timeout_ms
         if timeout is None and limit_ms is not None:
             timeout = limit_ms / 1000
-        self._thread.join(timeout)
-        if timeout is not None and self._thread.is_alive() and not self._ended.is_set():
+        self._run.thread.join(timeout)
+        if timeout is not None and self._run.thread.is_alive() and not self._run.ended.is_set():
             self._give_up(timeout)
 
     def _give_up(self, waited_s: float) -> None:
@@ -68,15 +62,13 @@ class StoppableQuery(AwaitableQuery):
         Raises:
             StopTimeoutError: always; it says what that is.
         """
-        hung = self._runner.stopping.what_hangs()
-        self._runner.stopping.give_up()
-        self._thread.join(_CANCELLED_WITHIN_S)
-        if self._thread.is_alive():
-            self._runner.stopping.leave()
-            self._facts.on(RunStopped(inside_epoch=True))
-            self._close()
+        hung = self._run.runner.stopping.what_hangs()
+        self._run.runner.stopping.give_up()
+        self._run.thread.join(_CANCELLED_WITHIN_S)
+        if self._run.thread.is_alive():
+            self._run.abandon()
         error = StopTimeoutError(
-            f"query {self.name or self.runId} was given up: after {waited_s:g} s stop() still waited for {hung}. Its"
+            f"query {self._run.label} was given up: after {waited_s:g} s stop() still waited for {hung}. Its"
             " Spark jobs are cancelled; the next start processes again what has no checkpoint"
         )
         logger.error("%s", error)
@@ -100,9 +92,8 @@ class StoppableQuery(AwaitableQuery):
             QueryError: the query has ended, is resumed or ends before it stands still; or its checkpoint fails within
                 ``execution.checkpointing.tolerable-failed-checkpoints``, and the query continues.
         """
-        if self._runner.stopping.is_inside:
-            raise QueryError("pause() in the query's own foreachBatch function would wait for itself")
-        self._runner.requests.pause().result()
+        self._run.check_outside("pause()")
+        self._run.runner.requests.pause().result()
 
     def resume(self) -> None:
         """Continues after :meth:`pause`; has no effect if the query is not paused.
@@ -112,7 +103,7 @@ class StoppableQuery(AwaitableQuery):
         Raises:
             QueryError: the query has ended.
         """
-        self._runner.requests.resume()
+        self._run.runner.requests.resume()
 
     def savepoint(self, path: str | os.PathLike[str], wait: bool = False) -> str:
         """Takes a savepoint while the query continues; returns its path when it is complete.
@@ -157,15 +148,11 @@ class StoppableQuery(AwaitableQuery):
         """
         place = path_text("path of stopWithSavepoint()", path)
         found = self._savepoint(SavepointRequest(place, Stop.DRAIN if drain else Stop.SUSPEND, wait))
-        self._thread.join()
-        self._raise()
+        self._run.thread.join()
+        self._run.check()
         return found
 
     def _savepoint(self, request: SavepointRequest) -> str:
-        if self._runner.stopping.is_inside:
-            raise QueryError(
-                f"a {request} from the query's own foreachBatch function would wait for itself",
-                code="MIXEDMODE_WAITS_FOR_ITSELF",
-            )
-        self._runner.requests.savepoint(request)
+        self._run.check_outside(f"a {request}")
+        self._run.runner.requests.savepoint(request)
         return request.answer.result()

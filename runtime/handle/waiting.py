@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, get_args
 
 from ...errors import QueryError
 from ..spec import PhaseKind
-from .monitoring import MonitoredQuery
+from .query_run import QueryRun
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 _LONGEST_WAIT_S = 1.0
 
 
-class AwaitableQuery(MonitoredQuery):
+class AwaitableQuery:
     """A query that others can wait for, and watch."""
+
+    _run: QueryRun
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
         """Waits until the query ends.
@@ -36,13 +38,13 @@ class AwaitableQuery(MonitoredQuery):
         if timeout is not None and timeout <= 0:
             raise ValueError(f"timeout must be greater than 0 seconds, got {timeout}")
         deadline = None if timeout is None else time.monotonic() + timeout
-        ended = self._ended.is_set()
+        ended = self._run.ended.is_set()
         while not ended and (deadline is None or time.monotonic() < deadline):
             # Python handles signals in the main thread, which one that another thread has got does not wake.
             wait_s = _LONGEST_WAIT_S if deadline is None else min(_LONGEST_WAIT_S, deadline - time.monotonic())
-            ended = self._ended.wait(max(wait_s, 0))
+            ended = self._run.ended.wait(max(wait_s, 0))
         if ended:
-            self._raise()
+            self._run.check()
         return None if timeout is None else ended
 
     def watch(
@@ -77,14 +79,16 @@ class AwaitableQuery(MonitoredQuery):
         from ..metrics.watch.feed import Feed
         from ..metrics.watch.watcher import Watcher, watch
 
-        feed = Feed(self.runId, lambda: self.history(self.runId))
+        feed = Feed(self._run.id, lambda: self._run.recorded(self._run.id))
         try:
             watcher = Watcher(feed, display_for(console or Console(highlight=False)))
-            done = watch(watcher, lambda: self.isActive, until=until, timeout_s=timeout, wait=self._ended.wait)
+            done = watch(
+                watcher, lambda: self._run.is_active, until=until, timeout_s=timeout, wait=self._run.ended.wait
+            )
         finally:
             feed.close()
-        if not self.isActive:
-            self._raise()
+        if not self._run.is_active:
+            self._run.check()
         return done
 
     def processAllAvailable(self) -> None:
@@ -98,28 +102,24 @@ class AwaitableQuery(MonitoredQuery):
         Raises:
             QueryError: the query failed, or is paused.
         """
-        if self._runner.stopping.is_inside:
-            raise QueryError(
-                "processAllAvailable() in the query's own foreachBatch function would wait for itself",
-                code="MIXEDMODE_WAITS_FOR_ITSELF",
-            )
-        while self.isActive:
-            if self._runner.context.pause.is_wanted:
+        self._run.check_outside("processAllAvailable()")
+        while self._run.is_active:
+            if self._run.runner.context.pause.is_wanted:
                 raise QueryError("processAllAvailable() would wait for resume(): the query is paused")
-            phase, live = self._runner.context.published.now.phase, self._runner.context.live
+            phase, live = self._run.runner.context.published.now.phase, self._run.runner.context.live
             source = live.query if live is not None and phase is not None and phase.finishes_its_epoch else None
             try:
                 if source is not None and source.isActive:
                     source.processAllAvailable()
-                    if not self._runner.requests.commit().result():
-                        self._ended.wait()  # it has failed, or somebody stops it, which takes a checkpoint
+                    if not self._run.runner.requests.commit().result():
+                        self._run.ended.wait()  # it has failed, or somebody stops it, which takes a checkpoint
                     break
             except Exception:
-                self._ended.wait()  # the query is failing: its own error says more
+                self._run.ended.wait()  # the query is failing: its own error says more
                 break
-            self._ended.wait(0.05)
-        if not self.isActive:
-            self._raise()
+            self._run.ended.wait(0.05)
+        if not self._run.is_active:
+            self._run.check()
 
     def wait_for(self, phase: str, timeout: float) -> bool:
         """Waits until the query has reached a phase or has ended; returns True if it reached the phase.
@@ -138,10 +138,10 @@ class AwaitableQuery(MonitoredQuery):
         _check_phase("wait_for", phase)
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
-            if phase in self._history.phases:
+            if phase in self._run.history.phases:
                 return True
-            if self._ended.wait(0.02):
-                return phase in self._history.phases
+            if self._run.ended.wait(0.02):
+                return phase in self._run.history.phases
         return False
 
 

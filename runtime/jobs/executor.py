@@ -28,6 +28,7 @@ from ..spec import Settings
 from ..support.failpoints import failpoint
 from ..support.ids import JobId, RunId
 from ..tasks.report import NO_SHARD, ShardReport
+from ..tasks.shard.pass_context import NO_PASS, PassContext
 from ..tasks.shard.pass_pause import PassPause
 from ..tasks.shard.shard_task import ShardTask
 from ..tasks.shard.task_sorter import SortPlan
@@ -154,12 +155,10 @@ class EpochExecutor:
         if frame is not None and self.operator.is_stateless:
             return self._staged_as_they_are(frame, epoch)
         visited = tuple(range(len(manifests)) if frame is not None or shards is None else shards)
-        task = replace(
-            self.task(epoch, manifests, visited, inboxes, None if frame is None else sorter),
-            finished=tuple((shard, report.to_bytes()) for shard, report in finished.items()),
-            report_folder=report_folder,
-            input_times=self.operator.input_times if tells_inputs and frame is not None else None,
-        )
+        task = self.task(epoch, manifests, visited, inboxes, None if frame is None else sorter)
+        sorted_pass = replace(task.sorted_pass.and_done(finished.values()), report_folder=report_folder)
+        input_times = self.operator.input_times if tells_inputs and frame is not None else None
+        task = replace(task, sorted_pass=sorted_pass, input_times=input_times)
         run = EpochRun(
             epoch=epoch,
             manifests=manifests,
@@ -308,7 +307,7 @@ class EpochExecutor:
             ),
             shards=shards,
             output=self.output,
-            progress_folder=self.progress_folder if epoch.style == "sorted" else None,
+            sorted_pass=PassContext(self.progress_folder) if epoch.style == "sorted" else NO_PASS,
             inboxes=tuple(inboxes.items()),
             sort=self._sort_plan(self.operator.order_in(epoch)) if sorter == "arrow" else None,
             hands_on=self.jobs.hands_on,

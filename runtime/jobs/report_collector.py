@@ -63,8 +63,8 @@ class ReportCollector:
         if not self.has_transform or found.issuperset(visited):
             return reports
         logger.info("no row passes the operations after the keyed stage in shards %s", sorted(set(visited) - found))
-        finished = (*task.finished, *[(report.shard, report.to_bytes()) for report in reports])
-        alone = replace(task, hands_on=None, output=replace(task.output, folder=None), finished=finished)
+        done, nowhere = task.sorted_pass.and_done(reports), replace(task.output, folder=None)
+        alone = replace(task, hands_on=None, output=nowhere, sorted_pass=done)
         again = ShardReport.of_rows(run(alone))
         return [report if report.shard in found else replace(report, dropped_rows=0) for report in again]
 
@@ -79,12 +79,11 @@ class ReportCollector:
             is_marked = pause.marker.is_there
             if is_marked and pause.is_wanted():
                 continue
-            known = {shard for shard, _ in task.finished}
-            finished = [(shard, report.to_bytes()) for shard, report in done.items() if shard not in known]
             # Where the jobs are single shards none is begun in a pause.  A marker that nobody wants holds back nothing:
             # shards without a report and without a pause would be taken for shards without rows.
             marker = None if self.at_once(task) or is_marked else pause.marker
-            step = replace(task, finished=(*task.finished, *finished), pause=marker)
+            left = replace(task.sorted_pass.and_done(done.values()), pause=marker)
+            step = replace(task, sorted_pass=left)
             self.spark.sparkContext.addJobTag(pause.tag)
             try:
                 reports = ShardReport.of_rows(run(step))

@@ -42,8 +42,8 @@ class ShardRows:
         """
         rows = self._prepared(rows, task.epoch)
         if not by_hash:
-            without = {shard for shard, _ in task.finished}
-            rows = exchanged_by_shard(rows, self.max_parallelism, len(task.states.manifests), without=without)
+            shards, done = len(task.states.manifests), task.sorted_pass.done
+            rows = exchanged_by_shard(rows, self.max_parallelism, shards, without=done)
         return self.in_order(rows, task)
 
     def in_one_task(self, rows: DataFrame, task: ShardTask) -> DataFrame:

@@ -110,7 +110,7 @@ class StageJobs:
             Jobs with one exchange at most, if Spark allows it; the next one is for when Spark has not done what its
             plan said.
         """
-        parallelism, without = len(task.states.manifests), {shard for shard, _ in task.finished}
+        parallelism, without = len(task.states.manifests), task.sorted_pass.done
         own_session = self._has_own_session(task)
         if placement is not None and task.epoch.style == "random" and own_session:
             job = self._planned_once(
@@ -168,7 +168,7 @@ class StageJobs:
         Yields:
             As :meth:`of_epoch`.
         """
-        parallelism, without = len(task.states.manifests), {shard for shard, _ in task.finished}
+        parallelism, without = len(task.states.manifests), task.sorted_pass.done
 
         def keyed(rows: DataFrame) -> DataFrame:
             return with_key_group(rows, self.operator, self.max_parallelism)

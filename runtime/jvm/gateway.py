@@ -1,4 +1,4 @@
-"""The one way into the JVM of a classic session; only the modules beside this one go it.
+"""The one way into the JVM of a classic session; only the modules beside this one use it.
 
 The rooms above ask questions: of plans (:mod:`..catalyst.spark_plans`), expressions
 (:mod:`..catalyst.spark_expressions`), types and tables (:mod:`..spark_io.spark_tables`), formats

@@ -1,4 +1,4 @@
-"""Tells that an error came of a Spark job that was cancelled, by what Spark says of it and not by its text.
+"""Recognises the error of a cancelled Spark job by what Spark says of the job, not by the error's text.
 
 However deep Spark wraps it, the cause is an exception with the error condition ``SPARK_JOB_CANCELLED``; only a job that
 dies because its Spark context was stopped has no condition at all.

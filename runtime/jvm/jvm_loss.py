@@ -1,4 +1,4 @@
-"""Tells when the JVM of the Spark session is gone, which otherwise shows as whatever call came next.
+"""Recognises errors that mean that the JVM of the Spark session is gone.
 
 A JVM is killed by the system when memory runs short, more often than it crashes.  Py4J then says that "an error
 occurred while calling o123.isActive", that an answer was empty or a connection refused.

@@ -1,4 +1,4 @@
-"""The rows of a frame by a Spark job for each partition, so many at once.
+"""Collects a frame by one Spark job for each partition, a limited number of them at a time.
 
 Spark has no limit for a job: it takes every core that is free.  What comes before the last exchange runs once, as the
 jobs share its files.

@@ -1,4 +1,4 @@
-"""Methods of PySpark's classes in whose place others stand, each of which hands on to Spark's own.
+"""Replaces methods of PySpark's classes by our own, each of which calls Spark's.
 
 A class whose module nobody has imported yet gets them when it is imported; a program that never does pays nothing.
 """

@@ -1,4 +1,4 @@
-"""Finds the user's part of an exception's traceback, which a reader of the error looks for.
+"""Finds the frames of the user's own code in a traceback, for error messages.
 
 Frames of this library and of PySpark stand above it, by the dozen, and sometimes below it.
 """

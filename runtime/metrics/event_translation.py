@@ -1,4 +1,4 @@
-"""Makes of what the driver tells the events that everybody else gets.
+"""Translates the driver's facts into the events that listeners and the event log get.
 
 An event only gets the run's ids.  A fact holds what the driver had at hand; what costs time (summing reports up) is
 done here, on a thread that no epoch waits for.

@@ -66,7 +66,7 @@ class QueryProgress(FrozenDict):
         None if the job has none; otherwise ``eventsSent`` to shards in this run, ``eventsDelivered`` of them,
         ``eventsReceived`` from shards, and ``eventsBuffered``, those that wait for an epoch or a checkpoint.
     ``checkpoint``
-        the last complete one, None before the first: see :func:`~.epoch.checkpoint_entry`.
+        the last complete one, None before the first: see :func:`~.epoch_records.checkpoint_entry`.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""How a job is, told from outside of its process: by its claim on the location, its event log and its checkpoints.
+"""Says how a job does, from outside of its process: by its claim on the location, its event log and its checkpoints.
 
 Meant for probes that ask every few seconds: no Spark, and a few small files.
 """

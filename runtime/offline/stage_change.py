@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from ...errors import MixedModeError, StateSchemaError, UnknownStateError
 from ...state.keys.key_space import TIMER_SLOTS, TimerKind
 from ...state.keys.keygroups import KeyGroupRange
-from ...state.keys.registry import StateRegistry, schema_from_json
+from ...state.keys.registry import StateDescriptor, StateRegistry, schema_from_json
 from ...state.store.state_manifest import StateManifest
 from ..catalyst.columns import quoted
 from ..catalyst.types.arrow_functions import mapped_in_arrow
@@ -82,12 +82,7 @@ class StageChange:
             StateSchemaError: the frame does not fit, or the stage's values are the engine's own.
             UnknownStateError: there is no such variable.
         """
-        self._check_rows(f"state {name!r}")
-        if name not in self.registry:
-            held = ", ".join(repr(item.name) for item in self.registry) or "none"
-            raise UnknownStateError(f"stage {self.uid!r} has no state {name!r}; it has {held}")
-        self._once(f"state {name!r}")
-        item = self.registry.get(name)
+        item = self._variable(name)
         self._rows.append(self._frames.state(item, frame))
         if mode == "overwrite":
             self._overwritten.add(item.slot)
@@ -111,12 +106,16 @@ class StageChange:
             StateSchemaError: the stage's values are the engine's own, or the variable is set as well.
             UnknownStateError: there is no such variable.
         """
+        self.dropped.append(self._variable(name).name)
+
+    def _variable(self, name: str) -> StateDescriptor:
+        """The variable that is set or removed, once."""
         self._check_rows(f"state {name!r}")
         if name not in self.registry:
             held = ", ".join(repr(item.name) for item in self.registry) or "none"
             raise UnknownStateError(f"stage {self.uid!r} has no state {name!r}; it has {held}")
         self._once(f"state {name!r}")
-        self.dropped.append(name)
+        return self.registry.get(name)
 
     def _once(self, what: str) -> None:
         if what in self._set:

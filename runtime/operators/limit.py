@@ -1,4 +1,4 @@
-"""The first rows of a stream, over all epochs: what comes behind them is counted, for the watermark, and dropped.
+"""``limit``: passes on the first rows of all epochs together; later rows move the watermark and are dropped.
 
 All rows are of one key, so one shard has them in their order: by event time where there is a watermark, else as they
 have arrived.  Its state is how many rows have gone out.

@@ -38,7 +38,7 @@ def s3_client(
     proxy: str | None,
     **_: object,
 ) -> ConditionalClient:
-    """The client of a bucket of S3; the arguments are those of :class:`~.s3.S3Settings`."""
+    """The client of a bucket of S3; the arguments are those of :class:`~.s3_settings.S3Settings`."""
     from obstore.exceptions import UnknownConfigurationKeyError
     from obstore.store import S3Store
 

@@ -1,4 +1,4 @@
-"""Steps that are taken however something ends."""
+"""Runs all steps of a clean-up, also if one of them fails."""
 
 from __future__ import annotations
 

@@ -36,3 +36,6 @@ RunId = NewType("RunId", str)
 
 #: Of who has no run: a reader of a location, for one.
 NO_RUN = RunId("")
+
+#: Spark's, of an attempt of a task: they begin again with each Spark application.
+TaskAttemptId = NewType("TaskAttemptId", int)

@@ -37,7 +37,7 @@ class ShardReport:
     durations_ms: dict[str, int]
     #: Bytes that the task's sorter wrote to disk.
     spilled_bytes: int = 0
-    #: Bytes, files and times as :class:`~.shard.meter.TaskMeter` counts them.
+    #: Bytes, files and times as :class:`~.shard.task_meter.TaskMeter` counts them.
     measured: dict[str, int] = field(default_factory=dict)
     #: Events to the coordinator, in order.
     events: tuple[str, ...] = ()

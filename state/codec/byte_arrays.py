@@ -46,6 +46,20 @@ def offsets_of(array: pa.BinaryArray) -> np.ndarray:
     return (raw - raw[0]).astype(np.int64) if len(raw) else np.zeros(1, dtype=np.int64)
 
 
+def ends_of(lengths: np.ndarray, data_type: type = np.int64) -> np.ndarray:
+    """Where values of such lengths begin and end, one after the other."""
+    ends = np.zeros(len(lengths) + 1, dtype=data_type)
+    np.cumsum(lengths, out=ends[1:])
+    return ends
+
+
+def end_to_end(values: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    """Values one after the other, and where each begins and ends."""
+    return np.frombuffer(b"".join(values), dtype=np.uint8), ends_of(
+        np.fromiter(map(len, values), dtype=np.int64, count=len(values))
+    )
+
+
 def data_of(array: pa.BinaryArray) -> np.ndarray:
     """The bytes of all values, one after the other."""
     _, offsets, data = array.buffers()

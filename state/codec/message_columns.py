@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from .byte_arrays import binary_array, binary_from_matrix, joined, offsets_of, stretches_of, validity_of
+from .byte_arrays import binary_array, binary_from_matrix, ends_of, joined, offsets_of, stretches_of, validity_of
 from .stored_types import StoredType, stored_type
 
 _NONE, _FALSE, _TRUE, _FLOAT = 0xC0, 0xC2, 0xC3, 0xCB
@@ -277,8 +277,7 @@ class Strings(MessageColumn):
     def read(self, messages: Messages) -> pa.Array:
         lengths, nulls = self._head.read(messages)
         data = messages.take(lengths)
-        offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
-        np.cumsum(lengths, out=offsets[1:])
+        offsets = ends_of(lengths, np.int32)
         buffers = [validity_of(nulls), pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
         try:
             return pa.Array.from_buffers(pa.binary(), len(lengths), buffers).cast(self._type)

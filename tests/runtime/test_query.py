@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from mixedmode import MixedQuery
+from mixedmode.runtime.handle.query_run import QueryRun
 
 
 def test_start_that_is_broken_off_leaves_the_location_free() -> None:
@@ -17,8 +18,8 @@ def test_start_that_is_broken_off_leaves_the_location_free() -> None:
     def interrupt(query_id: str) -> None:
         raise KeyboardInterrupt
 
-    query: Any = object.__new__(MixedQuery)
-    query._runner = SimpleNamespace(
+    run: Any = object.__new__(QueryRun)
+    run.runner = SimpleNamespace(
         claim=lambda: done.append("claimed"),
         identity=SimpleNamespace(query_id="id"),
         context=SimpleNamespace(
@@ -27,14 +28,15 @@ def test_start_that_is_broken_off_leaves_the_location_free() -> None:
         ),
     )
     context = SimpleNamespace(getLocalProperty=lambda name: None)
-    query._job = SimpleNamespace(name=None, spark=SimpleNamespace(sparkContext=context))
-    query._shown = SimpleNamespace(begin=interrupt, end=lambda error: done.append("not shown"))
-    query._events = SimpleNamespace(end=lambda error, was_stopped: done.append("told"))
-    query._ended = threading.Event()
-    query._thread = threading.Thread(target=lambda: done.append("run"))
+    run.job = SimpleNamespace(name=None, spark=SimpleNamespace(sparkContext=context))
+    run._shown = SimpleNamespace(begin=interrupt, end=lambda error: done.append("not shown"))
+    run.events = SimpleNamespace(end=lambda error, was_stopped: done.append("told"))
+    run._end_by_signal = lambda: None
+    run.ended = threading.Event()
+    run.thread = threading.Thread(target=lambda: done.append("run"))
     with pytest.raises(KeyboardInterrupt):
-        query._start()
-    assert done == ["claimed", "settings", "released", "not shown", "told", "let go"] and not query.isActive
+        run.start(SimpleNamespace(name=None, isActive=True))
+    assert done == ["claimed", "settings", "released", "not shown", "told", "let go"] and not run.is_active
 
 
 @pytest.mark.parametrize("error", [PermissionError("no bucket of yours"), ValueError("no such folder")])
@@ -48,6 +50,7 @@ def test_query_ends_by_sigterm_though_its_savepoint_cannot_be_taken(error: Excep
     query: Any = object.__new__(MixedQuery)
     settings = SimpleNamespace(savepoint_on_sigterm="s3://bucket")
     query._job = SimpleNamespace(settings=settings, keeps_state=True, name="job")
+    query._run = SimpleNamespace(label="job")
     query.stopWithSavepoint, query.stop = refuse, lambda: done.append("stopped")
     query._end_by_signal()
     assert done == ["stopped"]

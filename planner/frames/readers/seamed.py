@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 
 from ....errors import OptionError, PlanError
 from ...inputs.seam import Seam
+from ...options.file import option_text
 from ..frame import MixedFrame
 
 #: Makes the rows of a job of the rows of a source.
@@ -40,9 +41,7 @@ def source_options(options: Mapping[str, Any] | None, ours: Collection[str], why
     Raises:
         OptionError: one of them was given.
     """
-    given = {
-        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in (options or {}).items()
-    }
+    given = {name: option_text(value) for name, value in (options or {}).items()}
     for name, value in given.items():
         if name.lower() in ours:
             raise OptionError(f"option {name} = {value!r} {why}")

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from ....runtime.catalyst.columns import RESERVED
 from ....runtime.catalyst.star_columns import hidden_names, starred
-from .mapped_rows import ColumnOrName, of_users
+from .mapped_rows import ColumnOrName, listed, of_users
 from .null_methods import NullMethods
 from .static_joins import StaticJoins
 from .task_methods import TaskMethods
@@ -29,7 +29,7 @@ class StatelessFrame(NullMethods, StaticJoins, TaskMethods):
     """Rows with the operations that treat each row by itself."""
 
     def select(self, *cols: ColumnOrName | list[ColumnOrName]) -> Self:
-        columns = self._taken(cols[0] if len(cols) == 1 and isinstance(cols[0], list) else cols)
+        columns = self._taken(listed(cols))
         return self._map(
             "select",
             lambda frame: frame.select(*columns(frame)),
@@ -37,7 +37,7 @@ class StatelessFrame(NullMethods, StaticJoins, TaskMethods):
         )
 
     def selectExpr(self, *expr: str | list[str]) -> Self:
-        texts: Any = expr[0] if len(expr) == 1 and isinstance(expr[0], list) else expr
+        texts = listed(expr)
         columns = starred([F.expr(text) if isinstance(text, str) else text for text in texts])
         return self._map(
             "selectExpr",

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 ColumnOrName = Column | str
 
 
+def listed(given: tuple[Any, ...]) -> Sequence[Any]:
+    """Arguments that were given one by one, or as one list, as Spark takes them."""
+    return given[0] if len(given) == 1 and isinstance(given[0], list) else given
+
+
 class MappedRows(SchemaMethods, RowsOfJob):
     """Rows whose operations are remembered, to be applied to frames as Spark applies them."""
 

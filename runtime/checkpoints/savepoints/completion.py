@@ -1,4 +1,4 @@
-"""Makes the savepoint that a stop-with-savepoint was killed before: it is all, or it has not happened.
+"""Writes the savepoint of a stop-with-savepoint whose process was killed before it was written.
 
 The checkpoint of a stop-with-savepoint says what it was taken for.  Once it is complete the stop has happened (what a
 drain has fired is visible), so there has to be a savepoint: the next start makes it before it goes on, or somebody who

@@ -1,4 +1,4 @@
-"""Whose an unfinished savepoint's folder is: a file that is there first and goes last.
+"""Claims the folder of an unfinished savepoint: by a file that is written first and removed last.
 
 Invariant: as long as anything of a savepoint is at its destination and its ``_metadata`` is not, the claim is there.
 So whoever completes it after a crash knows its leftovers from other people's files, however often it is cut short.

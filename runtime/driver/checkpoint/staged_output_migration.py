@@ -1,4 +1,4 @@
-"""Staged output of an earlier run, made into what this run's sink takes.
+"""Turns output that an earlier run has staged into what this run's sink takes.
 
 The last output of a run may not have been shown when the job is started again: the sink failed, or the process was
 killed.  If the job has other aliases, fewer columns, another layout or another sink since, its rows are staged anew,

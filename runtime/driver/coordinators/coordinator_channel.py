@@ -21,6 +21,7 @@ from ...protocols.operator_events.event_codec import decode, encode, types_by_na
 from ...protocols.operator_events.snapshot import StoredEvent, StoredEvents
 from ...protocols.operator_events.subtask import SubtaskSnapshot
 from ...support.failpoints import failpoint
+from ...support.ids import CheckpointId
 
 logger = logging.getLogger(__name__)
 
@@ -200,7 +201,7 @@ class UserChannel:
         """True if events were sent since the last checkpoint."""
         return self._news
 
-    def begin(self, checkpoint_id: int) -> StoredEvents:
+    def begin(self, checkpoint_id: CheckpointId) -> StoredEvents:
         """The coordinator's part of a checkpoint; from here on its events are buffered."""
         self.check()
         with self.lock, self._mutex:
@@ -223,13 +224,13 @@ class UserChannel:
             )
         return data
 
-    def complete(self, checkpoint_id: int) -> None:
+    def complete(self, checkpoint_id: CheckpointId) -> None:
         """The checkpoint is complete: what was buffered goes on its way."""
         with self._mutex:
             self._channel.complete(checkpoint_id)
         self._wake()
 
-    def abort(self, checkpoint_id: int) -> None:
+    def abort(self, checkpoint_id: CheckpointId) -> None:
         """The checkpoint has been given up: what was buffered goes on its way, and the next one has it to tell."""
         with self._mutex:
             self._channel.abort(checkpoint_id)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ...protocols.operator_events.snapshot import StoredEvents
 from ...protocols.operator_events.task_events import ShardInbox
 from ...support.clean_up import take_all
+from ...support.ids import CheckpointId
 from .coordinator_channel import UserChannel
 
 if TYPE_CHECKING:
@@ -120,16 +121,16 @@ class JobEvents:
         """True if a checkpoint would hold events that the last one does not."""
         return any(user.has_news for user in self.users.values())
 
-    def begin(self, checkpoint_id: int) -> dict[str, StoredEvents]:
+    def begin(self, checkpoint_id: CheckpointId) -> dict[str, StoredEvents]:
         """Close all gateways for a checkpoint; returns by stage what it holds of the coordinator."""
         return {uid: user.begin(checkpoint_id) for uid, user in self.users.items()}
 
-    def complete(self, checkpoint_id: int) -> None:
+    def complete(self, checkpoint_id: CheckpointId) -> None:
         """The checkpoint is complete."""
         for user in self.users.values():
             user.complete(checkpoint_id)
 
-    def abort(self, checkpoint_id: int) -> None:
+    def abort(self, checkpoint_id: CheckpointId) -> None:
         """The checkpoint has been given up, wherever it stood."""
         for user in self.users.values():
             user.abort(checkpoint_id)

@@ -1,4 +1,4 @@
-"""Epochs of the stream whose first two stages are one Spark job: which they are, and what both have done then.
+"""Stage fusion: decides which epochs of the stream run their first two stages as one Spark job, and applies both.
 
 The second stage has to know how far its watermark comes before the job.  It does where that follows from where the
 first one stands already: an epoch fires what earlier ones have brought the watermark to.  Where rows of this epoch

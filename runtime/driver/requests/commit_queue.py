@@ -1,4 +1,4 @@
-"""Takes what user threads ask for in ``processAllAvailable``: that all which is processed be made visible.
+"""Takes the requests of ``processAllAvailable()``: make visible what is processed so far.
 
 They only ask.  The runner does it between two epochs, like everything else of the job, so what fails in it fails the
 query by the same rules, and is told by the query.

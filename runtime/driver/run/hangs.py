@@ -1,4 +1,4 @@
-"""Says what a run has in hand that does not return, for whoever has waited for its end in vain."""
+"""Names what a run is waiting for, a function or tasks of Spark's, when ``stop()`` has timed out."""
 
 from __future__ import annotations
 

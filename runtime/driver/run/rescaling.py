@@ -1,4 +1,4 @@
-"""Deals the shards of a running job anew, between two epochs, without stopping it.
+"""Changes the number of shards of a running job, between two epochs, without stopping it.
 
 1. What is pending becomes visible with a checkpoint of the old shards: rows of one key that different shards have
    staged would have no order within one transaction.  One is completed beside the epochs first, so that there is little

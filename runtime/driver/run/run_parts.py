@@ -1,4 +1,4 @@
-"""Makes the parts of a run of the job, its state and its settings."""
+"""Creates the parts of a run from the job, its state and its settings."""
 
 from __future__ import annotations
 

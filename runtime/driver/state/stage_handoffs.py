@@ -1,5 +1,4 @@
-"""Where the stages of a job put their rows: into handoffs, and the last one, unless a job follows it, where the sink's
-output is staged."""
+"""Decides where each stage stages its rows: in a handoff to the next stage, or with the sink's output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fewer events that say the same, with less detail: several epochs, or checkpoints, as one.
+"""Folds the events of several epochs, or of several checkpoints, into one with less detail.
 
 A stream has an epoch every 200 ms for months.  What is interesting of them are the sums, and where the job stood; what
 is interesting by itself (a failure, a phase, a savepoint) is never folded, and nothing is folded across it.

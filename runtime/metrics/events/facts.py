@@ -65,7 +65,7 @@ class BacklogMoved:
     """A sorted pass of a stage has come further, or to its end."""
 
     stage: str
-    #: What :meth:`..backlog.BacklogProgress.snapshot` says.
+    #: What :meth:`..backlog_progress.BacklogProgress.snapshot` says.
     snapshot: Mapping[str, Any]
 
 

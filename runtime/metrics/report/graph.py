@@ -1,4 +1,4 @@
-"""The graph of a job's stages: who stands where."""
+"""Lays out the graph of a job's stages for the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report: what the page's template is given, and the page."""
+"""Renders the report: fills its template from the runs of a job."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class GroupColumns:
     sliding: SlidingWindow | None = None
     #: The partial aggregates under their names.
     partials: tuple[Column, ...] = ()
-    #: The same for rows in any order, of which :data:`~..arrival.ARRIVAL_COLUMNS` say where they belong;
+    #: The same for rows in any order, of which :data:`~..arrival_order.ARRIVAL_COLUMNS` say where they belong;
     #: empty: no aggregate depends on their order.
     ordered: tuple[Column, ...] = ()
     #: Types as they cross into Python, of columns whose structs have several fields of one name; keys are ``__k0``…

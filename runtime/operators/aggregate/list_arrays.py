@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....state.codec.byte_arrays import ragged
+from ....state.codec.byte_arrays import ends_of, ragged
 from ..columnar.record_codec import RecordCodec
 
 
@@ -17,9 +17,7 @@ def list_lengths(array: pa.Array) -> np.ndarray:
 
 def list_from_lengths(lengths: np.ndarray, values: pa.Array, data_type: pa.DataType) -> pa.Array:
     """Lists of the given lengths over consecutive values."""
-    offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    return pa.ListArray.from_arrays(pa.array(offsets), values, type=data_type)
+    return pa.ListArray.from_arrays(pa.array(ends_of(lengths, np.int32)), values, type=data_type)
 
 
 def concat_lists(old: pa.Array, new: pa.Array) -> pa.Array:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
+from ....state.codec.byte_arrays import end_to_end
 from ..columnar.record_codec import RecordCodec, RecordListCodec
 
 
@@ -23,9 +23,7 @@ class RecordRewrite:
     sessions: bool
 
     def __call__(self, values: Sequence[bytes]) -> list[bytes]:
-        data = np.frombuffer(b"".join(values), dtype=np.uint8)
-        offsets = np.zeros(len(values) + 1, dtype=np.int64)
-        np.cumsum([len(value) for value in values], out=offsets[1:])
+        data, offsets = end_to_end(values)
         old, new = RecordCodec(list(self.old)), RecordCodec(list(self.new))
         if self.sessions:
             columns, lengths = RecordListCodec(old).decode(data, offsets)

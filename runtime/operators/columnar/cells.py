@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from ....state.codec.byte_arrays import bytes_of
+from ....state.codec.byte_arrays import bytes_of, end_to_end
 from ....state.keys.key_space import (
     CELL_SECTION,
     TIMER_SECTIONS,
@@ -51,13 +51,11 @@ class ShardCells:
         base = self._context.base
         values = base.multi_get(names) if base is not None and names else [None] * len(names)
         found = [value for value in values if value is not None]
-        offsets = np.zeros(len(found) + 1, dtype=np.int64)
-        np.cumsum(np.fromiter(map(len, found), dtype=np.int64, count=len(found)), out=offsets[1:])
         if len(found) == len(values):
             exists = np.ones(len(values), dtype=bool)
         else:
             exists = np.fromiter((value is not None for value in values), dtype=bool, count=len(values))
-        return exists, np.frombuffer(b"".join(found), dtype=np.uint8), offsets
+        return exists, *end_to_end(found)
 
     def write(
         self,

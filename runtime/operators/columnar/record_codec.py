@@ -18,6 +18,7 @@ from ....state.codec.byte_arrays import (
     binary_array,
     binary_from_records,
     data_of,
+    ends_of,
     offsets_of,
     ragged,
     stretches_of,
@@ -105,9 +106,7 @@ class RecordCodec:
             if rows and int((starts + lengths).max()) > len(data):
                 raise _misfit("cut off")
             payload = stretches_of(data, starts, lengths)
-            ends = np.zeros(rows + 1, dtype=np.int64)
-            np.cumsum(lengths, out=ends[1:])
-            columns[i] = kind.decode(payload, ends, bits[:, i])
+            columns[i] = kind.decode(payload, ends_of(lengths), bits[:, i])
             starts = starts + lengths
         if self._varying and not np.array_equal(starts, offsets[1:]):
             raise _misfit("longer or shorter than its lengths say")
@@ -122,8 +121,7 @@ class RecordListCodec:
 
     def encode(self, columns: Sequence[pa.Array], lengths: np.ndarray) -> pa.BinaryArray:
         """One value per list; list i takes the next ``lengths[i]`` rows."""
-        bounds = np.zeros(len(lengths) + 1, dtype=np.int64)
-        np.cumsum(lengths, out=bounds[1:])
+        bounds = ends_of(lengths)
         records = self.record.encode(columns)
         offsets = offsets_of(records)
         bodies = binary_array(data_of(records), offsets[bounds])
@@ -153,8 +151,7 @@ class RecordListCodec:
             raise _misfit("cut off")
         record_sizes = np.frombuffer(data[ragged(offsets[:-1] + four, four * lengths)].tobytes(), dtype=_LENGTH)
         body = data[ragged(offsets[:-1] + heads, sizes - heads)]
-        bounds = np.zeros(len(record_sizes) + 1, dtype=np.int64)
-        np.cumsum(record_sizes, out=bounds[1:])
+        bounds = ends_of(record_sizes)
         if int(bounds[-1]) != len(body):
             raise _misfit("longer or shorter than its lengths say")
         return self.record.decode(body, bounds), lengths
@@ -225,8 +222,7 @@ class _List(_Varying):
 
     def decode(self, data: np.ndarray, offsets: np.ndarray, nulls: np.ndarray) -> pa.Array:
         columns, lengths = self._records.decode(data, offsets)
-        ends = np.zeros(len(lengths) + 1, dtype=np.int32)
-        np.cumsum(lengths, out=ends[1:])
+        ends = ends_of(lengths, np.int32)
         if self._is_map:
             whole = pa.MapArray.from_arrays(pa.array(ends), columns[0], columns[1], type=self._type)
             return pc.if_else(pa.array(nulls), pa.scalar(None, self._type), whole) if nulls.any() else whole

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from ....state.codec.byte_arrays import end_to_end
 from ...protocols.event_time import MIN_WATERMARK
 from ..binary_search import first_at_least
 from ..columnar.key_batches import Work
@@ -256,9 +257,7 @@ class JoinStep:
         keys, entries = self._hand.directory.keys[at], self._hand.directory.entries[at]
         ids = self._hand.cell_names(at, CHUNK_SLOT)
         values = self._shelf.read(ids)
-        offsets = np.zeros(len(values) + 1, dtype=np.int64)
-        np.cumsum([len(value) for value in values], out=offsets[1:])
-        blocks = decode_blocks(np.frombuffer(b"".join(values), dtype=np.uint8), offsets)
+        blocks = decode_blocks(*end_to_end(values))
         matched = blocks.matched.copy()
         bounds = np.concatenate([[0], np.cumsum(entries["rows"].astype(np.int64))])
         marked = np.flatnonzero(entries["marked"])

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ....state.codec.byte_arrays import end_to_end
 from ...protocols.event_time import MIN_WATERMARK
 from ..admission import can_be_late, note_event_time, rows_in_time
 from ..columnar.key_batches import DueKeys, KeyRows, Work, interleaved, work_of, works
@@ -220,6 +221,4 @@ def without_key(batch: pa.RecordBatch, key_columns: tuple[str, ...]) -> np.ndarr
 
 def _one(value: bytes | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """As :meth:`Cells.read`, of one value."""
-    data = b"" if value is None else value
-    offsets = np.array([0] if value is None else [0, len(data)], dtype=np.int64)
-    return np.array([value is not None]), np.frombuffer(data, dtype=np.uint8), offsets
+    return np.array([value is not None]), *end_to_end([] if value is None else [value])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, TimerValues
@@ -19,12 +19,10 @@ from ...support.code_fingerprint import code_fingerprint
 from ..contract import EpochSpec, KeyedOperator
 from ..emission_watermark import EMITTED_COLUMN
 from ..keyed.keyed_rows import KIND_COLUMN
+from .initial_state import InitialState
 from .processor_handle import DeclaringHandle
 from .rows.row_form import Form, RowsForm
 from .rows.shown_times import shown_watermark_ms
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 TimeMode = Literal["none", "processingTime", "eventTime"]
 
@@ -85,7 +83,7 @@ class ProcessorStage(KeyedOperator):
         time_mode: ``"none"``, ``"processingTime"`` or ``"eventTime"``.
         event_time: the watermarked column, if there is one.
         follows_a_stage: its rows come from another stage.
-        initial_state: rows grouped by the same key columns (by name, first) to start from.
+        initial: rows to start from; None: there are none.
         has_coordinator: whether there is somebody to send events to.
         event_max_bytes: the most that one event, or a shard's own state, may take.
         form: how handlers get rows and give them; state, timers and everything else do not depend on it.
@@ -110,8 +108,7 @@ class ProcessorStage(KeyedOperator):
         time_mode: TimeMode,
         event_time: str | None,
         follows_a_stage: bool = False,
-        initial_state: DataFrame | None = None,
-        initial_state_key: tuple[str, ...] = (),
+        initial: InitialState | None = None,
         has_coordinator: bool = False,
         event_max_bytes: int = 1024 * 1024,
         form: Form | None = None,
@@ -136,15 +133,13 @@ class ProcessorStage(KeyedOperator):
         self.takes_events = callable(getattr(processor, "handleEvent", None))
         self.has_coordinator = has_coordinator
         self.event_max_bytes = event_max_bytes
-        kind = (KIND_COLUMN,) if initial_state is not None else ()
+        kind = (KIND_COLUMN,) if initial is not None else ()
         #: What the orderly stream's watermark follows: event times, or, behind another stage, when rows were emitted.
         self.clock_column = EMITTED_COLUMN if follows_a_stage and self.has_timers else event_time
         order = (*kind, self.clock_column, self.form.side_column, event_time)
         self.keeps_arrival = not follows_a_stage
         self.sort_columns = tuple(dict.fromkeys(column for column in order if column is not None))
-        self._initial_state = initial_state
-        self._initial_state_key = initial_state_key or key_columns
-        self.initial_schema = None if initial_state is None else initial_state.schema
+        self.initial = initial
         self._pickled = cloudpickle.dumps(processor)
         self.processor_name = type(processor).__name__
         self._code = code_fingerprint(processor)
@@ -168,6 +163,11 @@ class ProcessorStage(KeyedOperator):
             if isinstance(error, MixedModeError):
                 raise type(error)(frames.located(error, context), code=error.code) from error
             raise UserCodeError(frames.description(error, context)) from error
+
+    @property
+    def initial_schema(self) -> StructType | None:
+        """Columns of the rows to start from; None: there are none."""
+        return None if self.initial is None else self.initial.schema
 
     def order_in(self, epoch: EpochSpec) -> tuple[str, ...]:
         """Rows that are handed over together come side by side: of one key, or of one time of its clock."""
@@ -198,4 +198,4 @@ class ProcessorStage(KeyedOperator):
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks get everything but the initial state's data frame."""
-        return {**self.__dict__, "_initial_state": None}
+        return {**self.__dict__, "initial": self.initial and self.initial.without_rows()}

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import cloudpickle
-from pyspark.sql import functions as F
 
 from ....errors import CheckpointMismatchError
 from ...catalyst.columns import quoted
@@ -16,7 +15,6 @@ from ...support.clean_up import take_all
 from ..admission import is_late
 from ..arrival_order import arrival_columns, with_arrival
 from ..contract import EpochSpec, EvolvedOperator, ShardContext
-from ..keyed.keyed_rows import INITIAL_STATE_COLUMN, KIND_COLUMN
 from .definition import ProcessorStage
 from .run import ProcessorRun
 from .user_failure import explain_failure
@@ -33,7 +31,7 @@ class ProcessorOperator(ProcessorStage):
     def fingerprint(self) -> str | None:
         """The user's sources, the schemas, the time mode and how rows are shown; None for code without source files, or
         with initial state."""
-        if self._code is None or self.initial_schema is not None:
+        if self._code is None or self.initial is not None:
             return None
         schemas = [self.input_schema.json(), self.output_schema.json(), self.registry.to_json()]
         cut = [] if self.rows_per_call is None else [repr(self.rows_per_call)]
@@ -75,27 +73,11 @@ class ProcessorOperator(ProcessorStage):
         arrival = arrival_columns(frame.columns)
         names = list(dict.fromkeys([*self.key_columns, *self.input_schema.fieldNames(), *event_time, *arrival]))
         rows = frame if frame.columns == names else frame.select(*map(quoted, names))
-        if self._initial_state is None:
-            return rows
-        packed = F.struct(*map(quoted, self._initial_state.columns))
-        nothing = F.lit(None).cast(self._initial_state.schema)
-        if not epoch.first:
-            return rows.select(F.lit(1).alias(KIND_COLUMN), "*", nothing.alias(INITIAL_STATE_COLUMN))
-        columns = dict(zip(self.key_columns, self._initial_state_key, strict=True))
-        types = {field.name: field.dataType for field in rows.schema.fields}
-        initial = self._initial_state.select(
-            F.lit(0).alias(KIND_COLUMN),
-            *[
-                (F.col(quoted(columns[name])) if name in columns else F.lit(None)).cast(types[name]).alias(name)
-                for name in names
-            ],
-            packed.alias(INITIAL_STATE_COLUMN),
-        )
-        return initial.unionByName(rows.select(F.lit(1).alias(KIND_COLUMN), "*", nothing.alias(INITIAL_STATE_COLUMN)))
+        return rows if self.initial is None else self.initial.before(rows, self.key_columns, first=epoch.first)
 
     def prepares_by(self, epoch: EpochSpec) -> Hashable:
         """Nothing, unless there is initial state, which is read anew."""
-        return () if self._initial_state is None else None
+        return () if self.initial is None else None
 
     def late_rows(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame | None:
         """The input rows whose event time is before what has fired."""

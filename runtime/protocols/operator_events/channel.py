@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Generic
 
 from ....errors import CheckpointError
+from ...support.ids import CheckpointId
 from .coordinator_holder import (
     Action,
     CloseGateway,
@@ -95,7 +96,9 @@ class Channel(Generic[T]):
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
-    def begin(self, checkpoint_id: int, snapshot: Callable[[], bytes]) -> tuple[bytes, list[SubtaskSnapshot[T]]]:
+    def begin(
+        self, checkpoint_id: CheckpointId, snapshot: Callable[[], bytes]
+    ) -> tuple[bytes, list[SubtaskSnapshot[T]]]:
         """Steps 1 to 5: the coordinator's part of a checkpoint and the shards'; the gateways stay closed.
 
         Args:
@@ -117,13 +120,13 @@ class Channel(Generic[T]):
             self.abort(checkpoint_id)
             raise
 
-    def complete(self, checkpoint_id: int) -> None:
+    def complete(self, checkpoint_id: CheckpointId) -> None:
         """Step 6: the shards' parts are durable, which is their acknowledgement, and with them the checkpoint is."""
         for end in self.ends:
             self._do(self.holder.acknowledged(end.shard, checkpoint_id))
         self._do(self.holder.completed(checkpoint_id))
 
-    def abort(self, checkpoint_id: int) -> None:
+    def abort(self, checkpoint_id: CheckpointId) -> None:
         """The checkpoint has been given up; nothing, if it never began."""
         self._do(self.holder.aborted(checkpoint_id))
 

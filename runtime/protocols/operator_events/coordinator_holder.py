@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Generic
 
 from ....errors import CheckpointError, OperatorEventError
+from ...support.ids import CheckpointId
 from .gateway import Closed, SubtaskGateways, T
 
 logger = logging.getLogger(__name__)
@@ -31,21 +32,21 @@ class CloseGateway:
     """Tell a subtask that a checkpoint has begun: it closes its gateway and answers with the marker."""
 
     shard: int
-    checkpoint_id: int
+    checkpoint_id: CheckpointId
 
 
 @dataclass(frozen=True)
 class TakeSnapshot:
     """All markers are there: have the coordinator take its snapshot."""
 
-    checkpoint_id: int
+    checkpoint_id: CheckpointId
 
 
 @dataclass(frozen=True)
 class SendBarriers:
     """The coordinator's part is complete and settled: the subtasks may take their snapshots."""
 
-    checkpoint_id: int
+    checkpoint_id: CheckpointId
 
 
 @dataclass(frozen=True)
@@ -53,14 +54,14 @@ class OpenGateway:
     """Tell a subtask that its gateway need not stay closed for this checkpoint."""
 
     shard: int
-    checkpoint_id: int
+    checkpoint_id: CheckpointId
 
 
 @dataclass(frozen=True)
 class FailCheckpoint:
     """Have the checkpoint given up everywhere; its gateways are open again."""
 
-    checkpoint_id: int
+    checkpoint_id: CheckpointId
     reason: str
 
 
@@ -94,7 +95,7 @@ class CoordinatorHolder(Generic[T]):
         self.gateways = SubtaskGateways(shards, transmit, latest)
         self._running = set(range(shards))
         self._delivering: set[int] = set()
-        self._pending: dict[int, _Pending] = {}
+        self._pending: dict[CheckpointId, _Pending] = {}
 
     # -- events ------------------------------------------------------------------------------------------------------
 
@@ -137,7 +138,7 @@ class CoordinatorHolder(Generic[T]):
 
     # -- the six steps -----------------------------------------------------------------------------------------------
 
-    def begin(self, checkpoint_id: int) -> list[Action]:
+    def begin(self, checkpoint_id: CheckpointId) -> list[Action]:
         """Step 1: announce a checkpoint.
 
         Raises:
@@ -168,11 +169,11 @@ class CoordinatorHolder(Generic[T]):
         pending.markers.discard(marker.shard)
         return self._snapshot(marker.checkpoint_id) if not pending.markers else []
 
-    def _snapshot(self, checkpoint_id: int) -> list[Action]:
+    def _snapshot(self, checkpoint_id: CheckpointId) -> list[Action]:
         self.gateways.mark(checkpoint_id)
         return [TakeSnapshot(checkpoint_id)]
 
-    def snapshot_taken(self, checkpoint_id: int, data: bytes) -> list[Action]:
+    def snapshot_taken(self, checkpoint_id: CheckpointId, data: bytes) -> list[Action]:
         """Step 3: the coordinator's snapshot is there; all gateways close, or none.
 
         A snapshot that comes after its checkpoint was aborted closes none and is forgotten.
@@ -197,20 +198,20 @@ class CoordinatorHolder(Generic[T]):
                 found.append(SendBarriers(number))
         return found
 
-    def data(self, checkpoint_id: int) -> bytes:
+    def data(self, checkpoint_id: CheckpointId) -> bytes:
         """The coordinator's state in a checkpoint whose barriers may be sent."""
         data = self._pending[checkpoint_id].data
         assert data is not None, "asked for before SendBarriers"
         return data
 
-    def acknowledged(self, shard: int, checkpoint_id: int) -> list[Action]:
+    def acknowledged(self, shard: int, checkpoint_id: CheckpointId) -> list[Action]:
         """Step 6, for one subtask: its snapshot is taken, so both of its channels open."""
         if checkpoint_id not in self._pending:
             return []
         self.gateways[shard].open(checkpoint_id)
         return [OpenGateway(shard, checkpoint_id), *self._barriers()]
 
-    def completed(self, checkpoint_id: int) -> list[Action]:
+    def completed(self, checkpoint_id: CheckpointId) -> list[Action]:
         """Step 6, for all: the checkpoint is complete.
 
         Raises:
@@ -223,17 +224,17 @@ class CoordinatorHolder(Generic[T]):
             )
         return [*self._end(checkpoint_id), *self._barriers()]
 
-    def aborted(self, checkpoint_id: int) -> list[Action]:
+    def aborted(self, checkpoint_id: CheckpointId) -> list[Action]:
         """The checkpoint has been given up, at whatever step it was."""
         return [*self._end(checkpoint_id), *self._barriers()]
 
-    def _end(self, checkpoint_id: int) -> list[Action]:
+    def _end(self, checkpoint_id: CheckpointId) -> list[Action]:
         if self._pending.pop(checkpoint_id, None) is None:
             return []
         self.gateways.open(checkpoint_id)
         return [OpenGateway(shard, checkpoint_id) for shard in sorted(self._running)]
 
-    def _fail(self, numbers: list[int], reason: str) -> list[Action]:
+    def _fail(self, numbers: list[CheckpointId], reason: str) -> list[Action]:
         found: list[Action] = []
         for number in numbers:
             if number in self._pending:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ....errors import CheckpointError
+from ...support.ids import CheckpointId
 
 T = TypeVar("T")
 
@@ -57,7 +58,7 @@ class Gateway(Generic[T]):
         else:
             self._kept[max(self._kept)].append(event)
 
-    def open(self, checkpoint_id: int) -> None:
+    def open(self, checkpoint_id: CheckpointId) -> None:
         """A checkpoint needs it closed no longer.
 
         Raises:
@@ -77,7 +78,7 @@ class Gateway(Generic[T]):
         for event in events:
             self._transmit(event)
 
-    def _close(self, checkpoint_id: int) -> None:
+    def _close(self, checkpoint_id: CheckpointId) -> None:
         self._kept[checkpoint_id] = []
         self.latest = max(self.latest, checkpoint_id)
 
@@ -93,12 +94,12 @@ class SubtaskGateway(Gateway[T]):
         super().__init__(transmit, latest)
         self._marked: int | None = None
 
-    def mark(self, checkpoint_id: int) -> None:
+    def mark(self, checkpoint_id: CheckpointId) -> None:
         """A checkpoint begins; events still pass.  One that is not newer than all before is left alone."""
         if checkpoint_id > self.latest:
             self._marked = self.latest = checkpoint_id
 
-    def close(self, checkpoint_id: int) -> bool:
+    def close(self, checkpoint_id: CheckpointId) -> bool:
         """Close for the checkpoint for which it is marked; False: it is not marked for this one."""
         if self._marked != checkpoint_id:
             return False
@@ -106,12 +107,12 @@ class SubtaskGateway(Gateway[T]):
         self._close(checkpoint_id)
         return True
 
-    def open(self, checkpoint_id: int) -> None:
+    def open(self, checkpoint_id: CheckpointId) -> None:
         if self._marked == checkpoint_id:
             self._marked = None
         super().open(checkpoint_id)
 
-    def keeps_older_than(self, checkpoint_id: int) -> bool:
+    def keeps_older_than(self, checkpoint_id: CheckpointId) -> bool:
         """True if it keeps events that were sent before it closed for this checkpoint."""
         return any(events for closed, events in self._kept.items() if closed < checkpoint_id)
 
@@ -143,12 +144,12 @@ class SubtaskGateways(Generic[T]):
         """Events that closed gateways keep."""
         return sum(len(gateway.kept) for gateway in self._of_shards.values())
 
-    def mark(self, checkpoint_id: int) -> None:
+    def mark(self, checkpoint_id: CheckpointId) -> None:
         """A checkpoint begins."""
         for gateway in self._of_shards.values():
             gateway.mark(checkpoint_id)
 
-    def close(self, checkpoint_id: int) -> bool:
+    def close(self, checkpoint_id: CheckpointId) -> bool:
         """Close all for the checkpoint for which they are marked; False: none is marked for it.
 
         Raises:
@@ -159,13 +160,13 @@ class SubtaskGateways(Generic[T]):
             raise CheckpointError(f"some gateways could be closed for checkpoint {checkpoint_id}, and some could not")
         return any(closed)
 
-    def open(self, checkpoint_id: int) -> None:
+    def open(self, checkpoint_id: CheckpointId) -> None:
         """The checkpoint needs none of them closed any longer."""
         for gateway in self._of_shards.values():
             if checkpoint_id <= gateway.latest:  # one that was rebuilt, or never marked, may not have seen it
                 gateway.open(checkpoint_id)
 
-    def keep_older_than(self, checkpoint_id: int) -> bool:
+    def keep_older_than(self, checkpoint_id: CheckpointId) -> bool:
         """True if one keeps events that were sent before it closed for this checkpoint."""
         return any(gateway.keeps_older_than(checkpoint_id) for gateway in self._of_shards.values())
 
@@ -175,13 +176,13 @@ class Closed:
     """The marker: the last that the coordinator hears from a subtask before a checkpoint."""
 
     shard: int
-    checkpoint_id: int
+    checkpoint_id: CheckpointId
 
 
 class CoordinatorGateway(Gateway[T]):
     """From one subtask to its coordinator."""
 
-    def close(self, shard: int, checkpoint_id: int) -> Closed:
+    def close(self, shard: int, checkpoint_id: CheckpointId) -> Closed:
         """Close; the marker has to follow on the same way all that was passed on before.
 
         What is kept for older checkpoints has not been passed on, so it belongs to after this one as well.

@@ -34,9 +34,9 @@ class FirstRows(RowWork):
     """The rows of a deduplication.
 
     Args:
-        key_columns: see :class:`.RowWork`.
-        group_columns: see :class:`.RowWork`.
-        sides: see :class:`.RowWork`; the input's columns.
+        key_columns: see :class:`.row_work.RowWork`.
+        group_columns: see :class:`.row_work.RowWork`.
+        sides: see :class:`.row_work.RowWork`; the input's columns.
         names: for each prepared column of keys and values the input's.
         time: the input's event time; None: it has none that decides.
         by_time: whether rows of one key and different event times all stay.

@@ -36,9 +36,9 @@ class JoinedRows(RowWork):
     """The rows of a join.
 
     Args:
-        key_columns: see :class:`.RowWork`.
-        group_columns: see :class:`.RowWork`.
-        sides: see :class:`.RowWork`.
+        key_columns: see :class:`.row_work.RowWork`.
+        group_columns: see :class:`.row_work.RowWork`.
+        sides: see :class:`.row_work.RowWork`.
         how: which rows go out besides pairs, or in their place.
         bounds: of the event times of a pair.
         outer: the sides whose rows go out without a partner.

@@ -34,7 +34,7 @@ class ConditionTask:
         context = TaskContext.get()
         assert context is not None, "it runs only inside a Spark task"
         task, shard = self.task, self.task.shards[context.partitionId()]
-        if shard == NO_SHARD or task.stored_report(shard) is not None:
+        if shard == NO_SHARD or task.sorted_pass.report_of(shard) is not None:
             for _ in batches:
                 pass
             return

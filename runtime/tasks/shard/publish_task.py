@@ -18,6 +18,7 @@ from ...operators.emission_watermark import EMITTED_COLUMN
 from ...operators.projection import Projection
 from ...support.arrow_columns import typed
 from ...support.failpoints import failpoint
+from ...support.ids import TaskAttemptId
 from ..local_report import take_report
 from ..report import NO_SHARD, REPORT_SCHEMA, ShardReport, report_batch
 from .shard_task import ShardTask
@@ -88,7 +89,7 @@ class PublishTask:
         context = TaskContext.get()
         assert context is not None, "output is published only inside a Spark task"
         shard = self.task.shards[context.partitionId()]
-        stored = None if shard == NO_SHARD else self.task.stored_report(shard)
+        stored = None if shard == NO_SHARD else self.task.sorted_pass.report_of(shard)
         if shard == NO_SHARD or stored is not None:
             for _ in batches:
                 pass
@@ -97,7 +98,7 @@ class PublishTask:
             return
         # Whoever hands on a row, or their end, has left the report before.
         first = next((batch for batch in batches if batch.num_rows), None)
-        handed = take_report(self.task.states.local_dir, self.task.report_name(context.taskAttemptId()))
+        handed = take_report(self.task.states.local_dir, self.task.report_name(TaskAttemptId(context.taskAttemptId())))
         if handed is None:
             if first is not None:
                 raise MixedModeError(

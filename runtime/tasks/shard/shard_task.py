@@ -37,13 +37,11 @@ from ...operators.contract import EpochSpec, KeyedOperator, ShardContext, ShardC
 from ...operators.emission_watermark import emitted_schema
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ...protocols.operator_events.task_events import ShardInbox, TaskEvents
-from ...storage.checksummed import seal
-from ...storage.filesystem import write_atomically
 from ...support.failpoints import failpoint
-from ...support.ids import RunId
+from ...support.ids import RunId, TaskAttemptId
 from ..local_report import leave_report
 from ..progress import TaskProgress
-from ..report import NO_SHARD, REPORT_SUFFIX, ShardReport, report_batch
+from ..report import NO_SHARD, ShardReport, report_batch
 from ..report_accumulator import ReportSender
 from ..scan.partial_runs import PartialRuns
 from ..scan.row_runs import RowRuns
@@ -51,7 +49,7 @@ from ..scan.worker_heap import keep_heap, release_heap
 from ..shard_states import ShardStates
 from .durable_files import Publications
 from .input_times import InputTimes
-from .pass_pause import PauseMarker
+from .pass_context import NO_PASS, PassContext
 from .row_spool import RowSpool
 from .shards_in_one import ShardSlices
 from .task_meter import TaskMeter
@@ -73,12 +71,7 @@ class ShardTask:
     shards: tuple[int, ...]
     output: OutputPlace
     sort: SortPlan | None = None
-    #: Folder for live progress of a sorted pass; None: no live progress.
-    progress_folder: str | None = None
-    #: Reports of shards that an earlier run of the same pinned pass has finished, by shard.
-    finished: tuple[tuple[int, bytes], ...] = ()
-    #: Where finished attempts leave their reports for a restarted driver; None: nowhere.
-    report_folder: str | None = None
+    sorted_pass: PassContext = NO_PASS
     #: Names that the columns get back in the task; None: they have them.
     columns: tuple[str, ...] | None = None
     #: What goes to shards besides the epoch, for those that there is something for.
@@ -95,8 +88,6 @@ class ShardTask:
     #: Partial aggregates that come from files, in order, besides the rows, or what is made of all rows; None: there are
     #: none.
     runs: PartialRuns | RowRuns | None = None
-    #: Tells that no shard is to be begun; None: nobody does.
-    pause: PauseMarker | None = None
     #: The one partition has the rows of all shards, sorted, and they are worked on one after the other.
     in_one: bool = False
     #: Prepares the rows of all shards here, before they are sorted; None: Spark has prepared them.
@@ -106,25 +97,25 @@ class ShardTask:
         context = TaskContext.get()
         assert context is not None, "a shard task runs only inside a Spark task"
         if self.in_one:
-            if self.pause is not None and self.pause.is_there:
+            if self.sorted_pass.is_held:
                 return
             task_begins()
-            yield from self._all(self._named(batches), context.taskAttemptId())
+            yield from self._all(self._named(batches), TaskAttemptId(context.taskAttemptId()))
             return
         shard = self.shards[context.partitionId()]
         if shard == NO_SHARD:
             return
         task_begins()
-        stored = self.stored_report(shard)
+        stored = self.sorted_pass.report_of(shard)
         if stored is not None:
             for _ in batches:
                 pass
             if self.hands_on is None:
                 yield report_batch(stored)
             return
-        if self.pause is not None and self.pause.is_there:
+        if self.sorted_pass.is_held:
             return  # without a report: the shard is worked on after the pause
-        attempt = _Attempt(self, shard, context.taskAttemptId(), TaskMeter())
+        attempt = _Attempt(self, shard, TaskAttemptId(context.taskAttemptId()), TaskMeter())
         attempt.begin()
         if self.runs is not None:
             keep_heap()
@@ -140,7 +131,7 @@ class ShardTask:
             yield from spool.hand_on()
             self.sender.send(self.published(replace(report, handed_on_rows=spool.rows)).to_bytes())
         else:
-            leave_report(self.states.local_dir, self.report_name(context.taskAttemptId()), report.to_bytes())
+            leave_report(self.states.local_dir, self.report_name(attempt.task_attempt_id), report.to_bytes())
             yield from spool.hand_on()
 
     def _named(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -150,10 +141,11 @@ class ShardTask:
         names = list(self.columns)
         return (batch.rename_columns(names) for batch in batches)
 
-    def _all(self, batches: Iterator[pa.RecordBatch], task_attempt_id: int) -> Iterator[pa.RecordBatch]:
+    def _all(self, batches: Iterator[pa.RecordBatch], task_attempt_id: TaskAttemptId) -> Iterator[pa.RecordBatch]:
         """What comes of all shards, which are worked on one after the other; their rows are sorted together."""
         # There is nothing to see of a pass that is so short.
-        meter, spilled, task = TaskMeter(), 0, replace(self, sort=None, progress_folder=None, few_rows=None)
+        unseen = replace(self.sorted_pass, progress_folder=None)
+        meter, spilled, task = TaskMeter(), 0, replace(self, sort=None, sorted_pass=unseen, few_rows=None)
         rows_of_all = meter.reading(batches)
         if self.few_rows is not None:
             rows_of_all = self.few_rows.of(rows_of_all)
@@ -214,7 +206,7 @@ class ShardTask:
         self.states.retire()
         return self.states.acquire(shard)
 
-    def report_name(self, task_attempt_id: int) -> str:
+    def report_name(self, task_attempt_id: TaskAttemptId) -> str:
         """Name of the report of an attempt that hands its rows on; the same whatever the epoch."""
         return f"{self.run_id}-{task_attempt_id}"
 
@@ -225,18 +217,11 @@ class ShardTask:
             return attempt
         return in_partition(attempt, bit_reversed(shard, shards))
 
-    def stored_report(self, shard: int) -> bytes | None:
-        """The report of a shard that an earlier run has finished."""
-        return next((stored for done, stored in self.finished if done == shard), None)
-
     def published(self, report: ShardReport) -> ShardReport:
         """The last step of an attempt, when all of its files are there; returns the report."""
         failpoint("task-before-report")
         failpoint(f"task-before-report-{self.epoch.style}")
-        if self.report_folder is not None:
-            path = f"{self.report_folder}/{report.attempt}{REPORT_SUFFIX}"
-            write_atomically(self.states.filesystem, path, seal(report.to_bytes()))
-            failpoint("task-after-report-file")
+        self.sorted_pass.keep(report, self.states.filesystem)
         return report
 
 
@@ -259,7 +244,7 @@ def checked_rows(batches: Iterator[pa.RecordBatch], shard: int, groups: KeyGroup
 class _Attempt:
     task: ShardTask
     shard: int
-    task_attempt_id: int
+    task_attempt_id: TaskAttemptId
     meter: TaskMeter
     #: The rows, if they are handed on.
     spool: RowSpool | None = None
@@ -348,17 +333,17 @@ class _Attempt:
 
     def _execute(self, operator: KeyedOperator, context: ShardContext, batches: Iterator[pa.RecordBatch]) -> int:
         """Run the operator over the rows, sorted here if Spark has not; returns the bytes that the sorter spilled."""
-        task = self.task
+        task, folder = self.task, self.task.sorted_pass.progress_folder
         # Sorted rows are not worth another way, and rows of two origins may be of one key.
         is_unsorted = task.sort is not None and task.runs is None
-        if task.progress_folder is None:
+        if folder is None:
             if is_unsorted:
                 batches = operator.output_unsorted(context, batches, lambda _: None)
             with sorted_here(task.sort, task.states.local_dir, self.meter, batches) as (rows, sorter):
                 operator.run(context, rows)
                 return _spilled(sorter)
         attempt = str(self.task_attempt_id)
-        progress = TaskProgress(task.states.filesystem, task.progress_folder, attempt, operator.rows_column)
+        progress = TaskProgress(task.states.filesystem, folder, attempt, operator.rows_column)
         batches = progress.reading(batches)
         if is_unsorted:
             batches = operator.output_unsorted(context, batches, progress.processed)

@@ -57,7 +57,8 @@ class TaskMeter:
     """The measurements of an attempt, or of several, one after the other; they go into the reports.
 
     Phases: ``restore`` (bring the local copy to the manifest), ``read`` (wait for and take in rows), ``sort``,
-    ``process`` (the operator).  How long it takes to close files and make them durable is :class:`.Publication`'s.
+    ``process`` (the operator).  How long it takes to close files and make them durable, a
+    :class:`.durable_files.Publication` measures.
     """
 
     def __init__(self) -> None:

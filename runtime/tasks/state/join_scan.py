@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from ....state.backend.reader import ShardView
+from ....state.codec.byte_arrays import end_to_end
 from ...operators.columnar.record_codec import RecordCodec
 from ...operators.join.columns import SIDE_NAMES
 from ...operators.join.state.blocks import decode_blocks, record_bytes, record_offsets
@@ -48,9 +49,7 @@ class JoinScan(RecordScan):
         for slot in (CHUNK_SLOT, HEAD_SLOT):
             stored = ((key, value, len(value)) for key, cells in view.cells(slot) for value in cells.values())
             for found, values in pieces(stored):
-                offsets = np.zeros(len(values) + 1, dtype=np.int64)
-                np.cumsum([len(value) for value in values], out=offsets[1:])
-                blocks = decode_blocks(np.frombuffer(b"".join(values), dtype=np.uint8), offsets)
+                blocks = decode_blocks(*end_to_end(values))
                 for side, (name, codec) in enumerate(zip(SIDE_NAMES, codecs, strict=True)):
                     at = np.flatnonzero(blocks.sides == side)
                     if not len(at):

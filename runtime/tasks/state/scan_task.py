@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql.pandas.types import from_arrow_type
@@ -21,6 +20,7 @@ from pyspark.sql.types import DataType, IntegerType, LongType, StringType, Struc
 
 from ....errors import CheckpointError, CorruptStateError
 from ....state.backend.reader import Ident, ShardView
+from ....state.codec.byte_arrays import end_to_end
 from ....state.keys.key_space import TIMER_KINDS
 from ....state.keys.keys import KeyCodec
 from ....state.keys.registry import StateDescriptor, schema_from_json
@@ -284,9 +284,7 @@ class RecordScan(Scan):
         suffix = bytes([self.descriptor.slot])
         stored = ((key, cells[suffix], len(cells[suffix])) for key, cells in view.cells(self.descriptor.slot))
         for found, records in pieces(stored):
-            keys, offsets = found, np.zeros(len(records) + 1, dtype=np.int64)
-            np.cumsum([len(record) for record in records], out=offsets[1:])
-            data = np.frombuffer(b"".join(records), dtype=np.uint8)
+            keys, (data, offsets) = found, end_to_end(records)
             if self.sessions:
                 columns, lengths = RecordListCodec(codec).decode(data, offsets)
                 keys = [key for key, length in zip(found, lengths.tolist(), strict=True) for _ in range(length)]

@@ -67,7 +67,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 def failure(query: MixedQuery) -> str:
     """What a failed query says."""
-    assert query._ended.wait(300)
+    assert query._run.ended.wait(300)
     assert query.exception() is not None
     return str(query.exception())
 

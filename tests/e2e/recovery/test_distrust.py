@@ -95,7 +95,7 @@ def test_a_log_that_is_altered_under_a_live_query_is_named(world: World, monkeyp
         flip(path)
     shown = world.output()
     world.land(EVENTS[140:])
-    assert query._ended.wait(300)
+    assert query._run.ended.wait(300)
     message = str(query.exception())
     assert any(f"{path} has been altered" in message for path in altered)
     assert "newest older checkpoint that is whole is" in message
@@ -138,13 +138,13 @@ def test_output_that_waited_through_a_crash_is_checked(world: World, monkeypatch
     with monkeypatch.context() as patched:
         patched.setattr("mixedmode.runtime.driver.checkpoint.async_checkpoint.failpoint", crash)
         query = world.start(keyed, OBSERVED)
-        query._ended.wait(300)
+        query._run.ended.wait(300)
         assert "crash" in str(query.exception())
     (victim, *_) = sorted((world.out / "_mixedmode").rglob("*.parquet"))
     whole = victim.read_bytes()
     flip(victim)
     query = world.start(keyed, OBSERVED)
-    query._ended.wait(300)
+    query._run.ended.wait(300)
     assert victim.name in str(query.exception())
     assert world.output() == []
     victim.write_bytes(whole)

@@ -135,7 +135,7 @@ def test_a_function_that_hangs_while_a_run_recovers(
     third = start(world, deliver)
     assert third.wait_for("live", 300), third.exception()
     hung.set()
-    support.wait_until(lambda: not threads_of(first) and not second._thread.is_alive())
+    support.wait_until(lambda: not threads_of(first) and not second._run.thread.is_alive())
     world.land(counted(1))
     third.processAllAvailable()
     third.stop()

@@ -26,7 +26,7 @@ def test_killed_again_in_the_pass_over_new_arrivals(world: World, monkeypatch: p
         failpoints._hits.clear()
         query = world.start(support.sessions(history, world.live()), OBSERVED)
         if failing:
-            query._ended.wait(300)
+            query._run.ended.wait(300)
             assert "failpoint" in str(query.exception())
             return
         assert query.wait_for("live", 300), query.exception()
@@ -139,7 +139,7 @@ def test_a_failure_of_the_last_checkpoint_is_told(world: World) -> None:
     query.processAllAvailable()
     broken.set()
     world.land(EVENTS[80:], support.flush_after(EVENTS))
-    query._ended.wait(300)
+    query._run.ended.wait(300)
     query.stop()
     assert "the table is locked" in str(query.exception())
     broken.clear()

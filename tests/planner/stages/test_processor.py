@@ -178,9 +178,9 @@ def test_initial_state_is_rows_and_the_names_of_its_keys(both: MixedFrame, spark
 
     operator = operator_of(planned(both, initialState=initial.groupBy("plane")))
 
-    assert operator._initial_state is not None
-    assert operator._initial_state.columns == ["plane", "n"]
-    assert operator._initial_state_key == ("plane",)
+    assert operator.initial is not None and operator.initial.frame is not None
+    assert operator.initial.frame.columns == ["plane", "n"]
+    assert operator.initial.key_columns == ("plane",)
 
 
 def test_initial_state_must_fit(both: MixedFrame, live: DataFrame, spark: SparkSession) -> None:

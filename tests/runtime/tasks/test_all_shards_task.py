@@ -23,6 +23,7 @@ from mixedmode.runtime.support import failpoints
 from mixedmode.runtime.tasks import shard_states
 from mixedmode.runtime.tasks.report import ShardReport
 from mixedmode.runtime.tasks.shard import shard_task, task_meter, task_sorter
+from mixedmode.runtime.tasks.shard.pass_context import PassContext
 from mixedmode.runtime.tasks.shard.shard_task import ShardTask
 from mixedmode.runtime.tasks.shard.task_sorter import SortPlan
 from mixedmode.runtime.tasks.shard_states import ShardStates
@@ -217,11 +218,12 @@ def test_another_attempt_knows_nothing_of_a_failed_one(
 def test_it_begins_no_shard_in_a_pause(stage: Stage) -> None:
     """Without reports the driver knows that all of them are to be done afterwards; nothing is left by it."""
     rows = [(key, 0) for key in range(32)]
-    pause = SimpleNamespace(is_there=True)
-    assert list(stage.attempts(iter([batch(rows)]), pause=pause)) == []
+    pause: Any = SimpleNamespace(is_there=True)
+    sorted_pass = PassContext(pause=pause)
+    assert list(stage.attempts(iter([batch(rows)]), sorted_pass=sorted_pass)) == []
     assert not (stage.folder / "pool").exists()
     pause.is_there = False
-    assert len(stage.commit(list(stage.attempts(iter([batch(rows)]), pause=pause)))) == 32
+    assert len(stage.commit(list(stage.attempts(iter([batch(rows)]), sorted_pass=sorted_pass)))) == 32
 
 
 def test_rows_out_of_order_fail_it(stage: Stage) -> None:

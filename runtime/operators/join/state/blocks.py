@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .....errors import CorruptStateError
-from .....state.codec.byte_arrays import large_binary, ragged
+from .....state.codec.byte_arrays import ends_of, large_binary, ragged
 
 _FORMAT = 1
 _HEAD = np.dtype([("format", "u1"), ("timer", "<i8"), ("next", "<u4"), ("chunks", "<u4"), ("rows", "<u4")])
@@ -84,8 +84,7 @@ def decode_blocks(data: np.ndarray, offsets: np.ndarray) -> Blocks:
     before = np.arange(count) + np.cumsum(rows) - rows
     lengths[before] = ends - offsets[:-1]
     lengths[places] = sizes
-    bounds = np.zeros(len(lengths) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=bounds[1:])
+    bounds = ends_of(lengths)
     if not np.array_equal(bounds[before + 1 + rows], offsets[1:]):
         raise _misfit("longer or shorter than its sizes say")
     return Blocks(

@@ -13,6 +13,7 @@ from mixedmode.runtime.driver.run import rescaling
 from mixedmode.runtime.driver.run.rescaling import Rescaling
 from mixedmode.runtime.driver.run.runner import JobRunner
 from mixedmode.runtime.driver.run.user_requests import UserRequests
+from mixedmode.runtime.handle.query_run import QueryRun
 from mixedmode.runtime.handle.rescale import RescalableQuery
 from mixedmode.runtime.protocols.checkpoint_scheduler import CheckpointScheduler
 
@@ -231,7 +232,8 @@ class Query(RescalableQuery):
         runner: Any = SimpleNamespace(
             stopping=SimpleNamespace(is_inside=False), requests=UserRequests(cast(Any, job), cast(Any, context))
         )
-        self._runner = cast(JobRunner, runner)
+        self._run = object.__new__(QueryRun)
+        self._run.runner = cast(JobRunner, runner)
 
 
 def test_what_cannot_be_done_is_said() -> None:
@@ -250,12 +252,12 @@ def test_what_cannot_be_done_is_said() -> None:
         Query("live").rescale(4, "c")
 
     begun = Query("live")
-    ask = begun._runner.requests.rescale
+    ask = begun._run.runner.requests.rescale
 
     def asked(request: RescaleRequest) -> None:
         ask(request)
         begun.queue.begin()
 
-    begun._runner.requests.rescale = asked  # type: ignore[method-assign]
+    begun._run.runner.requests.rescale = asked  # type: ignore[method-assign]
     with pytest.raises(QueryError, match="it is under way, and the query goes on with it"):
         begun.rescale(4, timeout=0.01)

@@ -15,6 +15,7 @@ from mixedmode.runtime.driver.run.user_requests import UserRequests
 from mixedmode.runtime.jobs.report_collector import ReportCollector
 from mixedmode.runtime.metrics.events.facts import RunPaused, RunResumed
 from mixedmode.runtime.protocols.watermarks import WatermarkTracker
+from mixedmode.runtime.tasks.shard.pass_context import NO_PASS, PassContext
 from mixedmode.runtime.tasks.shard.pass_pause import PassPause
 
 
@@ -66,8 +67,7 @@ def test_shards_are_held_when_the_pass_can_know_of_it() -> None:
 @dataclass(frozen=True)
 class _Task:
     epoch: Any = field(default_factory=lambda: SimpleNamespace(style="sorted"))
-    finished: tuple[Any, ...] = ()
-    pause: Any = None
+    sorted_pass: PassContext = NO_PASS
 
 
 @pytest.mark.parametrize("is_there", [False, True])
@@ -80,7 +80,7 @@ def test_left_marker_holds_back_no_shard(is_there: bool) -> None:
     collector = ReportCollector(spark, None, observes=False, has_transform=False, note_misplaced=print)
 
     def run(task: Any) -> list[Any]:
-        given.append(task.pause)
+        given.append(task.sorted_pass.pause)
         return []
 
     assert collector.completed([0, 1], cast(Any, _Task()), run, pause) == []

@@ -17,6 +17,7 @@ from mixedmode.runtime.operators.contract import InOrder
 from mixedmode.runtime.operators.join.columns import LEFT
 from mixedmode.runtime.operators.processor.frames.frame_form import FramesForm
 from mixedmode.runtime.operators.processor.frames.frame_settings import FrameSettings
+from mixedmode.runtime.operators.processor.initial_state import InitialState
 from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
 from orderly_stream import OrderlyKey, orderly_stream
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -179,7 +180,7 @@ def test_late_rows_of_both_sides_are_dropped(tmp_path: Path) -> None:
 def test_initial_state_comes_before_both_sides(tmp_path: Path, rows_each: int) -> None:
     """A key with nothing but initial state gets no rows."""
     stage = CogroupStage(tmp_path, Told())
-    stage.operator.initial_schema = StructType().add("k", StringType()).add("kept", LongType())
+    stage.operator.initial = InitialState(StructType().add("k", StringType()).add("kept", LongType()))
     stage.operator.sort_columns = ("__row_kind", *stage.operator.sort_columns)
     initial = [kept("a", 4), kept("b", 5)]
     assert stage.epoch_of([right("a", 1, 0), left("a", 2, 7)], "sorted", rows_each=rows_each, initial=initial) == [

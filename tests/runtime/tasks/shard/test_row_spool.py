@@ -18,6 +18,7 @@ from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
 from mixedmode.runtime.tasks.local_report import leave_report, take_report
 from mixedmode.runtime.tasks.report import NO_SHARD, ShardReport
 from mixedmode.runtime.tasks.shard import row_spool
+from mixedmode.runtime.tasks.shard.pass_context import PassContext
 from mixedmode.runtime.tasks.shard.publish_task import PublishTask
 from mixedmode.runtime.tasks.shard.row_spool import RowSpool
 from mixedmode.runtime.tasks.shard.shard_task import ShardTask
@@ -59,7 +60,7 @@ def published(task: ShardTask, *batches: pa.RecordBatch, report: bytes | None = 
     if report is not None:
         leave_report(task.states.local_dir, task.report_name(ATTEMPT), report)
     found = [batch.column("report")[0].as_py() for batch in PublishTask(task, OUTPUT)(iter(batches))]
-    assert take_report(task.states.local_dir, task.report_name(ATTEMPT)) is None or task.finished
+    assert take_report(task.states.local_dir, task.report_name(ATTEMPT)) is None or task.sorted_pass.finished
     return found
 
 
@@ -117,7 +118,8 @@ def test_a_task_that_was_not_asked_for_rows_reports_nothing(tmp_path: Path) -> N
 def test_the_report_of_a_shard_that_was_finished_before_goes_on_as_it_is(tmp_path: Path) -> None:
     """Its output was staged by the run that finished it."""
     stored = REPORT.to_bytes() + b" "
-    finished = task(tmp_path, finished=((0, stored),), report_folder=str(tmp_path / "reports"))
+    done = PassContext(finished=((0, stored),), report_folder=str(tmp_path / "reports"))
+    finished = task(tmp_path, sorted_pass=done)
     assert published(finished, report=None) == [stored]
     assert os.listdir(tmp_path / "out") == []
     assert list(replace(finished, hands_on=ROWS)(iter([]))) == []

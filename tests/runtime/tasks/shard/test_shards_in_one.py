@@ -23,6 +23,7 @@ from mixedmode.runtime.operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
 from mixedmode.runtime.spec import Settings
 from mixedmode.runtime.tasks.report import ShardReport
+from mixedmode.runtime.tasks.shard.pass_context import PassContext
 from mixedmode.runtime.tasks.shard.shard_task import ShardTask
 from mixedmode.runtime.tasks.shard.shards_in_one import InOneTask, ShardSlices
 from mixedmode.runtime.tasks.shard.task_sorter import SortPlan
@@ -33,6 +34,8 @@ from mixedmode.state.store.state_manifest import StateManifest
 from pyarrow import fs
 from pyspark.sql.types import StructType
 
+#: A pass of which shard 0 is done.
+ONE_DONE = PassContext(finished=((0, b""),))
 RANGES = [KeyGroupRange(0, 3), KeyGroupRange(4, 4), KeyGroupRange(5, 9)]
 
 
@@ -166,7 +169,7 @@ def test_a_backlog_of_small_files_is_one_task_s_work(monkeypatch: pytest.MonkeyP
     several = [HashExchange, type(None)]
     assert stage.ways(style="sorted") == [InOneTask, *several]
     assert stage.ways(style="sorted", runs=cast(Any, "of files")) == several
-    assert stage.ways(style="sorted", finished=((0, b""),)) == [type(None)]
+    assert stage.ways(style="sorted", sorted_pass=ONE_DONE) == [type(None)]
     assert stage.ways(style="sorted", shards=8) == several
     stage.are_few = False
     assert stage.ways(style="sorted") == several
@@ -191,7 +194,7 @@ def test_rows_that_are_handed_on_are_in_the_partitions_of_their_shards(monkeypat
     """What follows, a stage or operations of Spark's, counts on it; and finished shards have no task at all."""
     assert Stage(monkeypatch, feeds_a_stage=True).ways() == REST
     assert Stage(monkeypatch).ways(hands_on=StructType()) == REST
-    assert InOneTask not in Stage(monkeypatch).ways(finished=((0, b""),))
+    assert InOneTask not in Stage(monkeypatch).ways(sorted_pass=ONE_DONE)
 
 
 def test_a_processor_has_a_task_for_each_shard(monkeypatch: pytest.MonkeyPatch) -> None:
