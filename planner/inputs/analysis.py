@@ -117,9 +117,7 @@ def is_aggregate(frame: DataFrame, columns: Sequence[Column | str]) -> bool:
         return False
 
 
-def plain_columns(
-    frame: DataFrame, columns: Sequence[Column], grouped: DataFrame | None = None
-) -> list[str | None]:
+def plain_columns(frame: DataFrame, columns: Sequence[Column], grouped: DataFrame | None = None) -> list[str | None]:
     """For each expression the column of ``frame`` that it is, as the frame writes it; None: it is computed.
 
     Args:
