@@ -117,9 +117,15 @@ def is_aggregate(frame: DataFrame, columns: Sequence[Column | str]) -> bool:
         return False
 
 
-def plain_columns(frame: DataFrame, columns: Sequence[Column]) -> list[str | None]:
-    """For each expression the column of ``frame`` that it is, as the frame writes it; None: it is computed."""
-    plan = analyzed(frame.groupBy(*columns).count())
+def plain_columns(frame: DataFrame, columns: Sequence[Column], grouped: DataFrame | None = None) -> list[str | None]:
+    """For each expression the column of ``frame`` that it is, as the frame writes it; None: it is computed.
+
+    Args:
+        frame: has the columns.
+        columns: the expressions.
+        grouped: a count of the frame's rows by them, if there is one.
+    """
+    plan = analyzed(frame.groupBy(*columns).count() if grouped is None else grouped)
     if class_name(plan) != "Aggregate":  # such as for a function that is written in SQL
         raise PlanError(
             f"groupBy: Spark does not plan {', '.join(map(str, columns))} as plain keys; compute it with withColumn"

@@ -124,8 +124,9 @@ def resolve_keys(inputs: Inputs, cols: Sequence[Column | str | int], what: str =
     template = inputs.template
     columns = [F.col(col) if isinstance(col, str) else col for col in given]
     try:
-        fields: list[StructField] = template.groupBy(*columns).count().schema.fields[:-1]
-        plain = plain_columns(template, columns)
+        grouped = template.groupBy(*columns).count()
+        fields: list[StructField] = grouped.schema.fields[:-1]
+        plain = plain_columns(template, columns, grouped)
     except AnalysisException as error:
         raise PlanError(f"{what}: {error_text(error)}") from error
     for field in fields:

@@ -173,9 +173,11 @@ def with_metadata(frame: DataFrame, column: str, metadata: Mapping[str, Any]) ->
         column: whose metadata they are.
         metadata: all of it, as a mapping that JSON can hold.
     """
-    spark, output = frame.sparkSession, list(items(analyzed(frame).output()))
-    if not any(str(one.name()) == column and qualifier_of(one) for one in output):
+    spark, attributes = frame.sparkSession, analyzed(frame).output()
+    places = [place for place, name in enumerate(frame.columns) if name == column]
+    if not any(qualifier_of(attributes.apply(place)) for place in places):
         return None
+    output = list(items(attributes))
     given = java_class(spark, "org.apache.spark.sql.types.Metadata").fromJson(json.dumps(dict(metadata)))
     columns = [
         _alias(spark, one, column, qualifier_of(one), given) if str(one.name()) == column else as_column(spark, one)

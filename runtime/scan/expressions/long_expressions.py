@@ -23,6 +23,7 @@ _HANDED_ON = ("PreciseTimestampConversion", "KnownNullable", "KnownNotNull")
 _BINARY = {"Add": "add", "Subtract": "subtract", "Remainder": "remainder"}
 #: Greater numbers are Spark's, which may find an overflow.
 _LIMIT = 1 << 61
+_NOTHING = ("constant", 0)
 
 
 def long_expression(expression: Any, column: Callable[[Any], str]) -> LongExpression:
@@ -84,11 +85,16 @@ def _computed(expression: LongExpression, columns: Mapping[str, np.ndarray], don
         if len(values) and (values.min() < -_LIMIT or values.max() > _LIMIT):
             raise NotTakenError(f"{rest[0]} has a time near the end of all time")
         return values
-    one, other, *choices = (computed(part, columns, done) for part in rest)
+    one, other = (computed(part, columns, done) for part in rest[:2])
+    if kind in ("add", "subtract") and rest[1] == _NOTHING:
+        return one
     if kind == "add":
         return one + other
     if kind == "subtract":
         return one - other
     if kind == "remainder":  # the sign is that of the dividend, as in Java
         return np.fmod(one, other)
-    return np.where(one < other, *choices)
+    is_less = one < other
+    if not is_less.any():  # as of all times since 1970: the other choice need not be there
+        return computed(rest[3], columns, done)
+    return np.where(is_less, *(computed(part, columns, done) for part in rest[2:]))

@@ -14,6 +14,8 @@ from .numbers import array_of, numbers_of
 from .values import FUNCTIONS, Function, Value
 
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
+#: The smallest part that a pattern has, and its seconds; without any of them it is of days.
+_FORMATTED = {"%M": 60, "%H": 3600}
 #: Days since 1970 of the years 1 to 9999.
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 
@@ -153,6 +155,15 @@ def _formatted(value: Value, times: pa.Array) -> pa.Array:
     early = seconds < -30_610_224_000  # of years with less than four digits
     if (early if nulls is None else early & ~nulls).any():
         raise NotTakenError("a time is before the year 1000")
+    if "%S" in pattern:
+        return _texts_of(seconds, nulls, pattern)
+    # Texts are slow to make, and most often the same ones: each that the pattern can tell apart is made once.
+    unit = next((unit for part, unit in _FORMATTED.items() if part in pattern), _DAY // _SECOND)
+    encoded = pa.array(seconds // unit, mask=nulls).dictionary_encode()
+    return _texts_of(encoded.dictionary.to_numpy() * unit, None, pattern).take(encoded.indices)
+
+
+def _texts_of(seconds: np.ndarray, nulls: np.ndarray | None, pattern: str) -> pa.Array:
     return pc.strftime(pa.array(seconds, mask=nulls).view(pa.timestamp("s")), format=pattern, locale="C")
 
 
