@@ -53,6 +53,7 @@ if "TMPDIR" not in os.environ and _has_room:
 # What tests of several folders share lies beside this file.
 sys.path.append(str(Path(__file__).parent))
 import fewer_examples  # noqa: E402
+import java_classes  # noqa: E402
 import jvm_archive  # noqa: E402
 import kafka_broker  # noqa: E402
 import kill_lane  # noqa: E402
@@ -151,6 +152,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory, more_jars: str) -> Iterator[
         builder.master("local[2]")
         .appName("mixedmode-tests")
         .config("spark.driver.memory", "2g")
+        # Fewer collections, each of which copies what Spark caches.
+        .config("spark.driver.extraJavaOptions", "-Xmn400m")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
@@ -160,13 +163,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory, more_jars: str) -> Iterator[
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.mixedmode.execution.start-workers", "false")  # one session for all: it saves nothing
         # A query without rows looks for some a hundred times a second, which keeps a sixth of a core busy.
-        .config("spark.sql.streaming.pollingDelay", "25ms")
+        .config("spark.sql.streaming.pollingDelay", os.environ.get("MIXEDMODE_POLLING_DELAY", "25ms"))
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
     for _ in range(FRESH_JOBS):  # who reads small histories must not depend on the order of tests
         session.range(1).collect()
     local_files.write_without_processes(session)
+    if not os.environ.get("NO_REMEMBER"):
+        java_classes.remember()
     yield session
     session.stop()
 

@@ -44,6 +44,7 @@ class DriverJvm:
         self._log = folder / "jvm.log"
         home = spark_home(Path(__file__).parents[2] / "build")
         conf = SparkConf(loadDefaults=False).set("spark.driver.memory", "1g").set("spark.ui.enabled", "false")
+        conf.set("spark.driver.extraJavaOptions", "-Xmn250m")  # fewer collections
         conf.set("spark.python.daemon.module", "warm_daemon")
         conf.set("spark.mixedmode.execution.start-workers", "false")  # they have what they need
         if jars:

@@ -1,13 +1,12 @@
 """A driver in a process of its own that counts as one of another host, and does what it is told line by line.
 
-``MIXEDMODE_PLACE=a.1 python driver_paused.py <folder> local|store|<URI>``:
+``MIXEDMODE_PLACE=a.1 python driver_paused.py <folder> <URI>``:
 
 ``run <failpoints>``    start the query and process what is there; answers ``done``, or ``failed:`` and why
 ``stop``                stop the query; answers ``stopped``, or ``failed:`` and why
 ``wait``                wait for the query's own end; answers ``ended``, or ``failed:`` and why
 
-``store``: checkpoints and output are on a filesystem without rename, in which a file appears when it is closed.  A URI:
-they are below that, which is reached by the settings in ``TEST_HADOOP``.
+With a URI that is not empty checkpoints and output are below that, which is reached by the settings in ``TEST_HADOOP``.
 """
 
 from __future__ import annotations
@@ -21,14 +20,9 @@ from typing import Any
 sys.path.append(str(Path(__file__).parent.parent))
 
 import intervals
-import refusing
 import support
 from mixedmode import MixedModeError
-from mixedmode.runtime.connectors.sinks import files
-from mixedmode.runtime.driver.run import runner
 from mixedmode.runtime.support import failpoints
-from pyarrow import fs
-from pyspark import cloudpickle
 
 OPTIONS = {
     "execution.backlog.final-watermark": "observed",
@@ -39,20 +33,13 @@ OPTIONS = {
 }
 
 
-def main(folder: Path, kind: str) -> None:
+def main(folder: Path, root: str) -> None:
     said = json.loads(os.environ.get("TEST_HADOOP", "{}"))
     spark = support.driver_session(settings={f"spark.hadoop.{name}": text for name, text in said.items()})
     support.compact_eagerly()
-    if kind == "store":
-        cloudpickle.register_pickle_by_value(refusing)
-
-        def resolve(location: str) -> tuple[fs.FileSystem, str]:
-            return fs.PyFileSystem(refusing.ObjectStore(folder / "no flag")), location
-
-        runner.resolve = files.resolve = resolve  # type: ignore[attr-defined]
     world = support.World(spark, folder)
-    if "://" in kind:
-        world.out, world.checkpoints = f"{kind}/out", f"{kind}/checkpoints"  # type: ignore[assignment]
+    if root:
+        world.out, world.checkpoints = f"{root}/out", f"{root}/checkpoints"  # type: ignore[assignment]
     history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
     query: Any = None
     print("ready", flush=True)

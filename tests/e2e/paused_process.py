@@ -16,15 +16,22 @@ DRIVER = Path(__file__).with_name("driver_paused.py")
 
 
 class Process:
-    """A driver process on a host of its own."""
+    """A driver process on a host of its own.
 
-    def __init__(self, folder: Path, jvm: DriverJvm, host: str, kind: str) -> None:
+    Args:
+        folder: where its job is.
+        jvm: what it uses.
+        host: that it counts as one of.
+        root: below which its checkpoints and output are, if not in the folder.
+    """
+
+    def __init__(self, folder: Path, jvm: DriverJvm, host: str, root: str = "") -> None:
         self._jvm = jvm
         self._log = open(folder / f"{host}.log", "w")  # noqa: SIM115 - closed with the process
         self._process = jvm.start(
             DRIVER,
             folder,
-            kind,
+            root,
             environment={PLACE_VARIABLE: f"{host}.1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -83,6 +83,8 @@ def driver_session(master: str = "local[2]", settings: dict[str, str] | None = N
         "spark.driver.memory": "1g",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.jars": "",  # a JVM that was started with some has them: no need to bring them to executors
+        # As in the tests' own session: a query without rows looks for some less often.
+        "spark.sql.streaming.pollingDelay": os.environ.get("MIXEDMODE_POLLING_DELAY", "25ms"),
     }
     # The JVM may be older than this process: its own environment is not what the workers are to have.
     workers = {f"spark.executorEnv.{name}": value for name, value in os.environ.items() if name.startswith(WORKERS)}

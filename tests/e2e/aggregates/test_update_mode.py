@@ -81,8 +81,7 @@ def test_totals_of_windows_over_the_switch_are_right_and_come_once_per_delivery(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["mixed", "streaming"])
-def test_sessions_made_before_the_grouping_are_merged(world: World, mode: str) -> None:
+def test_sessions_made_before_the_grouping_are_merged(world: World) -> None:
     """A column of session windows is what a session window in groupBy is, over history and stream alike (P12)."""
     events = support.stream_of(60, seed=3, keys=3, step_s=200)
 
@@ -92,8 +91,8 @@ def test_sessions_made_before_the_grouping_are_merged(world: World, mode: str) -
         return rows.groupBy("key", "s.session").agg(F.sum("value").alias("total"))
 
     frame = mixedmode.read(history=world.history(events[:40]), live=world.live()).withWatermark("ts", "1 second")
-    options = {"execution.runtime-mode": mode, "execution.backlog.final-watermark": "observed"}
-    query = world.start(sessions(frame), {**options, "execution.checkpointing.interval": "1 hour"})
+    options = {"execution.backlog.final-watermark": "observed", "execution.checkpointing.interval": "1 hour"}
+    query = world.start(sessions(frame), options)
     assert query.wait_for("live", 300), query.exception()
     for part in (events[40:50], events[50:], support.flush_after(events)):
         world.land(part)

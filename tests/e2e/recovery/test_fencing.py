@@ -17,30 +17,27 @@ pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many queries, one 
 EVENTS = support.stream_of(460, seed=29)
 HISTORY = 200
 #: In the order of a job's life; the first one before there is any checkpoint.  (At every single access to the
-#: filesystem drivers are paused in tests/runtime/driver/test_takeover.py, without Spark.)
-POINTS = {
-    "local": [
-        "epoch-before-apply",
-        "checkpoint-before-metadata",
-        "gc-between-files",
-        "recovery-after-commit",
-    ],
-    "store": ["sink-between-files"],  # (before ``_metadata``, on S3: test_s3_kill.py)
-}
+#: filesystem, also to one without rename, drivers are paused in tests/runtime/driver/recovery/test_takeover.py, without
+#: Spark; real drivers on S3: test_s3_kill.py.)
+POINTS = [
+    "epoch-before-apply",
+    "checkpoint-before-metadata",
+    "sink-between-files",
+    "gc-between-files",
+    "recovery-after-commit",
+]
 
 
 class Pair:
     """Two drivers, and what lands for them."""
 
-    def __init__(self, folder: Path, jvms: list[DriverJvm], kind: str, rounds: int) -> None:
+    def __init__(self, folder: Path, jvms: list[DriverJvm], rounds: int) -> None:
         self.folder = folder
         support.write(folder / "history.parquet", EVENTS[:HISTORY])
         self._world = support.World(None, folder)  # type: ignore[arg-type]
         self._rest = EVENTS[HISTORY:]
         self._share = len(self._rest) // (2 * rounds)
-        self.first, self.second = (
-            Process(folder, jvm, host, kind) for jvm, host in zip(jvms, ("one", "two"), strict=True)
-        )
+        self.first, self.second = (Process(folder, jvm, host) for jvm, host in zip(jvms, ("one", "two"), strict=True))
         for process in (self.first, self.second):
             assert process.answer() == "ready"
 
@@ -70,8 +67,8 @@ def jvms(driver_jvm: DriverJvm, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.fixture
-def pair(tmp_path: Path, jvms: list[DriverJvm], request: pytest.FixtureRequest) -> Iterator[Pair]:
-    made = Pair(tmp_path, jvms, request.param, len(POINTS[request.param]) + 2)
+def pair(tmp_path: Path, jvms: list[DriverJvm]) -> Iterator[Pair]:
+    made = Pair(tmp_path, jvms, len(POINTS) + 2)
     yield made
     for process in (made.first, made.second):
         process.end()
@@ -94,11 +91,10 @@ def take_over(pair: Pair, point: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pair", ["store", "local"], indirect=True)
-def test_a_driver_that_wakes_up_behind_another_one(pair: Pair, request: pytest.FixtureRequest) -> None:
+def test_a_driver_that_wakes_up_behind_another_one(pair: Pair) -> None:
     """Paused anywhere in a checkpoint, or in recovery, a driver that others have taken over from ends with an error
     that says so, changes nothing that counts, and what is committed is what an undisturbed run gives."""
-    for point in POINTS[request.node.callspec.params["pair"]]:
+    for point in POINTS:
         pair.first.tell(f"run {point}=stop")
         pair.first.wait_until_paused()
         take_over(pair, point)

@@ -103,7 +103,7 @@ def stock(spark: SparkSession, folders: tuple[str, str], exprs: list[Column]) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["batch", "mixed", "streaming"])
+@pytest.mark.parametrize("mode", ["mixed", "streaming"])
 def test_arguments_mean_what_they_mean_in_stock_spark(
     spark: SparkSession, folders: tuple[str, str], tmp_path: Path, mode: str
 ) -> None:
