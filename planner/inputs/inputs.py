@@ -334,10 +334,10 @@ def checked(parts: Sequence[InputPart]) -> Inputs:
     inputs = Inputs(tuple(parts))
     check_session(inputs.spark)
     first, *others = parts
-    columns = quoted(first.frame.columns)
+    columns = first.frame.columns
 
     def in_its_order(frame: DataFrame, *more: Column) -> DataFrame:
-        return frame.select(*columns, *more)
+        return frame.select(*quoted(columns), *more)
 
     aligned = [first]
     for part in others:
