@@ -334,9 +334,10 @@ def checked(parts: Sequence[InputPart]) -> Inputs:
     inputs = Inputs(tuple(parts))
     check_session(inputs.spark)
     first, *others = parts
+    columns = first.frame.columns
 
     def in_its_order(frame: DataFrame, *more: Column) -> DataFrame:
-        return frame.select(*quoted(first.frame.columns), *more)
+        return frame.select(*quoted(columns), *more)
 
     aligned = [first]
     for part in others:

@@ -31,6 +31,7 @@ from pyspark.sql import functions as F
 
 from ...state.keys.keygroups import bit_reversed, is_power_of_two
 from ..catalyst.columns import quoted
+from ..catalyst.even_scans import are_even_scans_wanted, evenly_scanned
 from ..catalyst.spark_buckets import SETTINGS, partitions_in_place
 from ..catalyst.spark_plans import PYTHON_NODES, executed_text, hash_partitions, uppermost_exchange
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
@@ -43,15 +44,16 @@ if TYPE_CHECKING:
 
 #: The column of the shard's number.
 SHARD_COLUMN = "__shard"
-#: How many groups Spark's partial aggregation has in the table that its own code is made for, as a power of two.  What
-#: does not fit, with Spark's default of 16 all but the first 65,536 groups, is looked for there in vain, and found in a
-#: slower table.  A task's index takes 8 bytes a group, 16 where keys are strings, and Spark does not reckon with it.
-_GROUPS_AT_HAND = "spark.sql.codegen.aggregate.fastHashMap.capacityBit"
-_BITS_AT_HAND = "21"
-#: How many rows go to a Python worker at once, where the user has not said it: what is done for all of them together costs
-#: each row the less.
-_ROWS_AT_ONCE = "spark.sql.execution.arrow.maxRecordsPerBatch"
-_MANY_AT_ONCE = "65536"
+#: What sorted passes are planned with, unless the user has said it.
+_OF_MANY_ROWS = {
+    # How many groups Spark's partial aggregation has in the table that its own code is made for, as a power of two.
+    # What does not fit, with Spark's default of 16 all but the first 65,536 groups, is looked for there in vain, and
+    # found in a slower table.  A task's index takes 8 bytes a group, 16 where keys are strings, and Spark does not
+    # reckon with it.
+    "spark.sql.codegen.aggregate.fastHashMap.capacityBit": "21",
+    # How many rows go to a Python worker at once: what is done for all of them together costs each the less.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+}
 #: Rows of a key on one side of a join; more are where Spark can spill them.
 _ROWS_OF_A_KEY_IN_MEMORY = 16_384
 
@@ -144,8 +146,7 @@ class HashExchange(ShardRouting):
         spark: the session whose settings hold for the input.
         operator: an operator for which it :meth:`is_possible`.
         parallelism: number of shards.
-        many_rows: whether a task has so many that its table of groups may be large from the start; where the user has
-            said how large it is to be, that holds.
+        many_rows: whether it is for a sorted pass.
     """
 
     def __init__(
@@ -155,12 +156,16 @@ class HashExchange(ShardRouting):
         self._parallelism = parallelism
         # Without adaptive execution, which would merge small partitions of the exchange.
         settings = {"spark.sql.shuffle.partitions": str(parallelism), "spark.sql.adaptive.enabled": "false"}
-        for name, value in ((_GROUPS_AT_HAND, _BITS_AT_HAND), (_ROWS_AT_ONCE, _MANY_AT_ONCE)):
-            if many_rows and spark.conf.get(name, None) is None:
-                settings[name] = value
+        if many_rows:
+            settings |= {name: value for name, value in _OF_MANY_ROWS.items() if spark.conf.get(name, None) is None}
         super().__init__(spark, settings)
+        self._is_even = many_rows and are_even_scans_wanted(spark)
         #: The shard of each partition.
         self.shards = tuple(bit_reversed(partition, parallelism) for partition in range(parallelism))
+
+    def adopt(self, frame: DataFrame) -> DataFrame:
+        """The same rows, planned under these settings; of many, each task reads about as much."""
+        return evenly_scanned(frame, self.session) if self._is_even else super().adopt(frame)
 
     @staticmethod
     def is_possible(operator: KeyedOperator, max_parallelism: int, parallelism: int) -> bool:

@@ -180,6 +180,9 @@ class KeyedRun(AggregateRun):
         """
         for batch in rows:
             leaves_none = self._leaves_none(batch)
+            if not leaves_none.any():
+                yield batch
+                continue
             if leaves_none.all():
                 complete, batch = batch, batch.slice(0, 0)
             else:

@@ -62,6 +62,8 @@ def test_an_adopted_frame_has_the_same_rows_schema_and_settings(spark: SparkSess
 
 #: How large the table is that Spark's partial aggregation tries first.
 TABLE = "spark.sql.codegen.aggregate.fastHashMap.capacityBit"
+#: How many rows Spark hands to a Python worker at once.
+BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
 class Watched:
@@ -70,11 +72,13 @@ class Watched:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.held: list[bool] = []
         self.tables: list[str | None] = []
+        self.batches: list[str | None] = []
         holds = HashExchange.holds
 
         def noted(exchange: HashExchange, job: DataFrame) -> bool:
             self.held.append(holds(exchange, job))
             self.tables.append(job.sparkSession.conf.get(TABLE, None))
+            self.batches.append(job.sparkSession.conf.get(BATCH, None))
             return self.held[-1]
 
         monkeypatch.setattr(HashExchange, "holds", noted)
@@ -141,8 +145,9 @@ def test_aggregated_rows_stay_where_spark_has_put_them(
 def test_a_backlog_has_a_table_for_many_groups(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, mode: str, users: str | None, table: str | None
 ) -> None:
-    """In a backlog more keys than Spark's table takes by default are looked for in a larger one; not in the stream,
-    where epochs are small, and not if the user has said how large it is to be.  The results are Spark's."""
+    """In a backlog more keys than Spark's table takes by default are looked for in a larger one, and tasks are handed
+    more rows at once; not in the stream, where epochs are small, and not if the user has said how large it is to be.
+    The results are Spark's."""
     numbers = spark.range(0, 140_000, 1, 2) if table == "21" else spark.range(9)
     frame = numbers.selectExpr("hash(id % 70000) AS k", "id AS v")
     watched = Watched(monkeypatch)
@@ -154,6 +159,7 @@ def test_a_backlog_has_a_table_for_many_groups(
         spark.conf.unset(TABLE)
     assert found == expected(frame, ["k"])
     assert set(watched.tables) == {table}
+    assert set(watched.batches) == {None if mode == "streaming" else "65536"}
 
 
 def exchanged(frame: DataFrame) -> DataFrame:
