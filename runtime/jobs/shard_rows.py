@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -68,28 +69,31 @@ class ShardRows:
         prepared, order = few
         return self._sorted(with_key_group(prepared, self.operator, self.max_parallelism), order)
 
-    def one_task(self, rows: DataFrame, task: ShardTask) -> ShardTask:
+    def one_task(self, rows: DataFrame, task: ShardTask, are_few: Callable[[], bool]) -> ShardTask:
         """The task that works on all shards, and prepares and sorts their rows itself if it can.
 
         Args:
             rows: the input.
             task: works on the rows of each shard.
+            are_few: whether the rows are known to be so few that they may come as they are, or those of the epoch
+                before were; asked if it matters.
         """
         whole = replace(task, in_one=True)
         if task.sort is None or task.epoch.style != "random":
             return whole
-        few = self.few_in_task(rows, task.epoch)
+        few = self.few_in_task(rows, task.epoch, are_few)
         return whole if few is None else replace(whole, few_rows=few, sort=replace(task.sort, then=few.order))
 
-    def few_in_task(self, rows: DataFrame, epoch: EpochSpec) -> FewRows | None:
+    def few_in_task(self, rows: DataFrame, epoch: EpochSpec, are_few: Callable[[], bool]) -> FewRows | None:
         """What prepares the rows of a small epoch of the stream in their one task; None: Spark does.
 
         Args:
             rows: the input.
             epoch: what the task must know.
+            are_few: see :meth:`one_task`.
         """
         operator = self.operator
-        if isinstance(operator, DedupOperator):
+        if isinstance(operator, DedupOperator) and are_few():
             few = operator.few_rows(rows.columns, epoch, self.max_parallelism)
             if few is not None:
                 return few

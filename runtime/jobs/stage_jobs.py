@@ -117,7 +117,7 @@ class StageJobs:
                 yield job
         if own_session and not without and not in_place and placement is None and self._fits_one_task(frame, task):
             one = self._in_one = self._in_one or InOneTask(self.spark)
-            whole = self.shard_rows.one_task(frame, task)
+            whole = self.shard_rows.one_task(frame, task, lambda: self._rows is not None or is_small(frame))
             once = self._planned_once(one, frame, whole, lambda rows: self.shard_rows.in_one_task(rows, whole))
             if once is not None:
                 yield once
