@@ -104,7 +104,7 @@ class EpochExecutor:
         self.close()
         #: Plans them.
         self.jobs = StageJobs(
-            self.spark, self.operator, self.max_parallelism, self.feeds_a_stage, self.output_transform, self._sort_plan
+            self.spark, self.operator, self.max_parallelism, self.feeds_a_stage, self.output_transform
         )
         self._placement = None
 
@@ -214,7 +214,7 @@ class EpochExecutor:
             if scanned is not None:
                 failpoint("backlog-scanned")
                 run.rows = scanned.rest
-                sort = None if scanned.rest is None else self._sort_plan(self.operator.order_in(run.epoch))
+                sort = None if scanned.rest is None else self._sort_plan(run.epoch)
                 run.task = replace(run.task, runs=scanned.runs, sort=sort)
                 return [self._columnar]
         return []
@@ -309,7 +309,7 @@ class EpochExecutor:
             output=self.output,
             sorted_pass=PassContext(self.progress_folder) if epoch.style == "sorted" else NO_PASS,
             inboxes=tuple(inboxes.items()),
-            sort=self._sort_plan(self.operator.order_in(epoch)) if sorter == "arrow" else None,
+            sort=self._sort_plan(epoch) if sorter == "arrow" else None,
             hands_on=self.jobs.hands_on,
             feeds_a_stage=self.feeds_a_stage,
         )
@@ -381,11 +381,10 @@ class EpochExecutor:
             self.jobs.note_misplaced,
         )
 
-    def _sort_plan(self, order: tuple[str, ...]) -> SortPlan:
-        """Sorts rows by key group, key, and an order of those of a key."""
+    def _sort_plan(self, epoch: EpochSpec) -> SortPlan:
         return SortPlan(
             key=(KEY_GROUP_COLUMN, *self.operator.key_columns),
-            then=order,
+            then=self.operator.order_in(epoch),
             memory_bytes=self.settings.sorter_memory_bytes,
             spill_dir=self.settings.sorter_spill_dir,
         )

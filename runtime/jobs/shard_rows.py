@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -11,6 +12,7 @@ from ..catalyst.columns import quoted
 from ..operators.arrival_order import arrival_columns
 from ..operators.columnar.few_rows import FewRows, hashed_columns
 from ..operators.contract import EpochSpec, KeyedOperator
+from ..operators.dedup.operator import DedupOperator
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ..tasks.shard.shard_task import ShardTask
 from .shard_placement import ShardPlacement
@@ -67,17 +69,34 @@ class ShardRows:
         prepared, order = few
         return self._sorted(with_key_group(prepared, self.operator, self.max_parallelism), order)
 
-    def few_in_task(self, rows: DataFrame, epoch: EpochSpec) -> FewRows | None:
+    def one_task(self, rows: DataFrame, task: ShardTask, are_few: Callable[[], bool]) -> ShardTask:
+        """The task that works on all shards, and prepares and sorts their rows itself if it can.
+
+        Args:
+            rows: the input.
+            task: works on the rows of each shard.
+            are_few: whether the rows are known to be so few that they may come as they are, or those of the epoch
+                before were; asked if it matters.
+        """
+        whole = replace(task, in_one=True)
+        if task.sort is None or task.epoch.style != "random":
+            return whole
+        few = self.few_in_task(rows, task.epoch, are_few)
+        return whole if few is None else replace(whole, few_rows=few, sort=replace(task.sort, then=few.order))
+
+    def few_in_task(self, rows: DataFrame, epoch: EpochSpec, are_few: Callable[[], bool]) -> FewRows | None:
         """What prepares the rows of a small epoch of the stream in their one task; None: Spark does.
 
         Args:
             rows: the input.
             epoch: what the task must know.
+            are_few: see :meth:`one_task`.
         """
         operator = self.operator
-        few = operator.few_rows(rows.columns, epoch, self.max_parallelism)
-        if few is not None:
-            return few
+        if isinstance(operator, DedupOperator) and are_few():
+            few = operator.few_rows(rows.columns, epoch, self.max_parallelism)
+            if few is not None:
+                return few
         hashed = hashed_columns(operator.key_columns, operator.key_schema, operator.key_group_places)
         return None if hashed is None else FewRows(hashed, self.max_parallelism, operator.order_in(epoch))
 

@@ -20,7 +20,6 @@ from ..tasks.shard.publish_task import ArrowFunction, PublishTask, as_mapped, pr
 from ..tasks.shard.shard_routing import ShardRouting
 from ..tasks.shard.shard_task import ShardTask
 from ..tasks.shard.shards_in_one import InOneTask
-from ..tasks.shard.task_sorter import SortPlan
 from .prepared_jobs import ExecutedJob, PreparedJobs
 from .shard_placement import ShardPlacement
 from .shard_rows import ShardRows
@@ -55,7 +54,6 @@ class StageJobs:
         max_parallelism: number of key groups.
         feeds_a_stage: whether the rows go to another stage.
         output_transform: what is done to the rows before they are staged; None: nothing.
-        sort_plan: has tasks sort rows by their key and, behind it, some columns.
     """
 
     spark: SparkSession
@@ -63,7 +61,6 @@ class StageJobs:
     max_parallelism: int
     feeds_a_stage: bool
     output_transform: OutputTransform | None
-    sort_plan: Callable[[tuple[str, ...]], SortPlan]
 
     def __post_init__(self) -> None:
         self.shard_rows = ShardRows(self.operator, self.max_parallelism)
@@ -120,7 +117,7 @@ class StageJobs:
                 yield job
         if own_session and not without and not in_place and placement is None and self._fits_one_task(frame, task):
             one = self._in_one = self._in_one or InOneTask(self.spark)
-            whole = self._in_one_task(frame, task)
+            whole = self.shard_rows.one_task(frame, task, lambda: self._rows is not None or is_small(frame))
             once = self._planned_once(one, frame, whole, lambda rows: self.shard_rows.in_one_task(rows, whole))
             if once is not None:
                 yield once
@@ -230,14 +227,6 @@ class StageJobs:
         if task.epoch.style == "sorted":
             return task.runs is None and is_small(frame)
         return self.has_few(frame)
-
-    def _in_one_task(self, frame: DataFrame, task: ShardTask) -> ShardTask:
-        """The task that works on all shards, and prepares and sorts their rows itself if it can."""
-        whole = replace(task, in_one=True)
-        if task.sort is not None or task.epoch.style != "random":
-            return whole
-        few = self.shard_rows.few_in_task(frame, task.epoch)
-        return whole if few is None else replace(whole, few_rows=few, sort=self.sort_plan(few.order))
 
     def has_few(self, frame: DataFrame) -> bool:
         """Whether an epoch of the stream has rows in one partition, and no more than one task should work on."""

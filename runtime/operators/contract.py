@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ...state.store.compaction import StateRewrite
     from ...state.store.files import SortedStateWriter
     from ...state.store.local_copy import LocalStateCopy
-    from .columnar.few_rows import FewRows
     from .projection import Projection
 
 
@@ -258,19 +257,6 @@ class KeyedOperator(ABC):
 
         Returns:
             The rows, and the columns that sort those of a key; None: they are prepared as others.
-        """
-        return None
-
-    def few_rows(self, names: Sequence[str], epoch: EpochSpec, max_parallelism: int) -> FewRows | None:
-        """As :meth:`prepare_few`, without Spark: what prepares the rows in the task.
-
-        Args:
-            names: the columns of the epoch's input.
-            epoch: what the tasks must know.
-            max_parallelism: number of key groups.
-
-        Returns:
-            None: Spark prepares them.
         """
         return None
 

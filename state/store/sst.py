@@ -146,6 +146,9 @@ class SstWriter(PoolWriter):
             self._pool.publish(name, self._path)
         self._files.append(described)
 
+    def finish_soon(self) -> None:
+        """Nothing is done yet: :meth:`finish` does all of it."""
+
     def finish(self) -> list[StateFile]:
         """Close and publish; empty if there was no entry."""
         if self._writer is not None:

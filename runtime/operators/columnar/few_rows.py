@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from ....state.keys.key_hash import is_hashable, key_groups
 from ...support.arrow_columns import typed
-from ..admission import bound_us, rows_in_time
 from ..keyed.keyed_rows import KEY_GROUP_COLUMN
 
 
@@ -80,18 +78,3 @@ def hashed_columns(
     whole = [(name, field.type) for name, field in zip(key_columns, key_schema, strict=True)]
     decide = whole if places is None else [whole[place] for place in places]
     return tuple(decide) if decide and all(is_hashable(data_type) for _, data_type in decide) else None
-
-
-def late_marks(times: pa.Array, late_ms: int) -> pa.Array:
-    """1 for each row that is late, else 0.
-
-    Args:
-        times: event times.
-        late_ms: what has fired, in ms since the epoch.
-    """
-    late_ms = max(-_MOST_MS, min(late_ms, _MOST_MS))
-    late = ~rows_in_time(times, late_ms).to_numpy(zero_copy_only=False)
-    return pa.array(late.astype(np.int64))
-
-
-_MOST_MS = bound_us(2**63) // 1000

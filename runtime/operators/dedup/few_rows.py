@@ -8,13 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from ..admission import bound_us, rows_in_time
 from ..arrival_order import ARRIVAL_COLUMNS, ARRIVAL_UNKNOWN_COLUMN
-from ..columnar.few_rows import FewRows, hashed_columns, late_marks
+from ..columnar.few_rows import FewRows, hashed_columns
 from .columns import LATE_ROWS_COLUMN, MAX_TIME_COLUMN, ROWS_COLUMN, TIME_COLUMN
 from .definition import Deduplication
 
 #: Where a row stands among those of its micro-batch.
 _PLACE_COLUMN = ARRIVAL_COLUMNS[-1]
+#: The greatest bound whose microseconds are a number of 64 bits.
+_MOST_MS = bound_us(2**63) // 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +48,7 @@ class FewDedupRows(FewRows):
         arrays = {name: rows.column(place) for name, place in self.columns}
         arrays[ROWS_COLUMN] = pa.array(np.ones(rows.num_rows, dtype=np.int64))
         if self.late_time is not None:
-            arrays[LATE_ROWS_COLUMN] = late_marks(rows.column(self.late_time), self.late_ms)
+            arrays[LATE_ROWS_COLUMN] = _late_marks(rows.column(self.late_time), self.late_ms)
         if self.time is not None:
             arrays[MAX_TIME_COLUMN] = rows.column(self.time)
         if self.has_time:
@@ -93,3 +96,9 @@ def few_dedup_rows(
         late_ms=0 if late_ms is None else late_ms,
         has_time=operator.time_column == TIME_COLUMN,
     )
+
+
+def _late_marks(times: pa.Array, late_ms: int) -> pa.Array:
+    """1 for each row that is late, else 0."""
+    in_time = rows_in_time(times, max(-_MOST_MS, min(late_ms, _MOST_MS)))
+    return pa.array((~in_time.to_numpy(zero_copy_only=False)).astype(np.int64))

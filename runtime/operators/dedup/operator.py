@@ -143,7 +143,16 @@ class DedupOperator(Deduplication):
         return has_order_time or self.time_column != TIME_COLUMN
 
     def few_rows(self, names: Sequence[str], epoch: EpochSpec, max_parallelism: int) -> FewDedupRows | None:
-        """The same without Spark."""
+        """As :meth:`prepare_few`, without Spark: what prepares the rows in their one task.
+
+        Args:
+            names: the columns of the epoch's input.
+            epoch: what the task must know.
+            max_parallelism: number of key groups.
+
+        Returns:
+            None: Spark has to.
+        """
         late_ms = epoch.late_watermark_ms if can_be_late(epoch.late_watermark_ms) else None
         return few_dedup_rows(self, names, max_parallelism, late_ms) if self._takes_few(epoch) else None
 

@@ -8,7 +8,7 @@ ever.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -46,6 +46,10 @@ class RowSpool:
         """Nothing is staged yet."""
         self._spool.finish()
         return []
+
+    def finish_soon(self) -> Callable[[], list[StagedFile]]:
+        """There is nothing to wait for."""
+        return self.finish
 
     def abort(self) -> None:
         """Forget the rows."""

@@ -197,7 +197,7 @@ def test_few_rows_are_aggregated_where_their_keys_need_it(spark: SparkSession) -
 
 
 def test_few_rows_are_spark_s_where_only_spark_can_prepare_them(spark: SparkSession) -> None:
-    """Keys that are not hashed here, windows that make rows late, and rows that bring an order of their own."""
+    """Keys that are not hashed here, and rows that bring an order of their own."""
     frame = spark.range(9).selectExpr("id", "CAST(id AS DECIMAL(30, 2)) AS d", "timestamp_seconds(id) AS ts")
     described = mixedmode.read(history=frame)
     made = operator(described.dropDuplicates(["d"]))
@@ -208,10 +208,6 @@ def test_few_rows_are_spark_s_where_only_spark_can_prepare_them(spark: SparkSess
     assert few is not None and few.input_columns == ("id", "d", "ts"), "nobody asks for the other one"
     assert made.few_rows([*frame.columns, ARRIVAL_PLACE_COLUMN], SPEC, MAX_PARALLELISM) is None
     assert made.few_rows([*frame.columns, "id"], SPEC, MAX_PARALLELISM) is None, "two columns of one name"
-    windows = described.withWatermark("ts", "0 seconds").select("id", "d", F.window("ts", "10 minutes").alias("w"))
-    made, names = operator(windows.dropDuplicates(["id", "w"])), ["id", "d", "w"]
-    assert made.few_rows(names, SPEC, MAX_PARALLELISM) is not None
-    assert made.few_rows(names, replace(SPEC, late_watermark_ms=ms(1)), MAX_PARALLELISM) is None
 
 
 def test_what_decides_the_result_is_in_the_fingerprint(rows: DataFrame) -> None:

@@ -88,7 +88,6 @@ class Stage:
             projection=None,
             prepares_by=lambda epoch: (),
             key_schema=pa.schema([("k", key_type)]),
-            few_rows=lambda names, epoch, max_parallelism: None,
             order_in=lambda epoch: ("ts",),
         )
         self.jobs = StageJobs(**{**MADE_OF, "operator": operator, **changes})
@@ -118,9 +117,8 @@ class Stage:
             assert planned.in_one is isinstance(way, InOneTask)
             assert not planned.in_one or planned.shards == numbers
             self.prepared_in_task.append(planned.few_rows is not None)
-            assert (planned.few_rows is None) == (planned.sort is None)
             if planned.few_rows is not None:
-                assert planned.in_one and planned.sort.then == planned.few_rows.order == ("ts",)
+                assert planned.in_one and planned.sort == SortPlan(SORT.key, ("ts",), SORT.memory_bytes, None)
         return [type(way) for way, _ in cast(Any, found)]
 
 
@@ -130,8 +128,9 @@ MADE_OF: dict[str, Any] = {
     "max_parallelism": 16,
     "feeds_a_stage": False,
     "output_transform": None,
-    "sort_plan": lambda order: SortPlan(("__kg", "k"), order, 1 << 24, None),
 }
+#: The task sorts, unless an option has Spark do it.
+SORT = SortPlan((KEY_GROUP_COLUMN, "k"), (), 1 << 24, None)
 REST = [HashExchange, ShardExchange, type(None)]
 
 
@@ -151,13 +150,15 @@ def test_one_task_does_all_shards_where_that_is_of_use(monkeypatch: pytest.Monke
 def test_one_task_prepares_and_sorts_rows_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the stream, with keys that it can hash; where there is a task for each shard, Spark has to."""
     stage = Stage(monkeypatch)
-    stage.ways()
+    stage.ways(sort=SORT)
     assert stage.prepared_in_task == [True, False, False, False]
+    stage.ways()
+    assert not any(stage.prepared_in_task), "by an option Spark sorts"
     stage.are_few = True
-    assert stage.ways(style="sorted")[0] is InOneTask
+    assert stage.ways(style="sorted", sort=SORT)[0] is InOneTask
     assert not any(stage.prepared_in_task)
     stage = Stage(monkeypatch, pa.float64())
-    assert stage.ways() == [InOneTask, *REST]
+    assert stage.ways(sort=SORT) == [InOneTask, *REST]
     assert not any(stage.prepared_in_task)
 
 
