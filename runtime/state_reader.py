@@ -38,7 +38,7 @@ from .tasks.state.scan_task import (
     Scan,
     Shards,
     TimerScan,
-    layout_of,
+    known_layout,
     spark_type,
     struct_of,
 )
@@ -307,7 +307,7 @@ class StateReader:
             checkpoint has neither timers nor unexpired state of the key.
         """
         stored, shards = self._opened(operator, checkpoint)
-        layout = layout_of(stored)
+        layout = known_layout(stored)
         if len(key) != len(layout.key_labels):
             raise UnknownStateError(
                 f"lookup got {len(key)} values, the key has {len(layout.key_labels)}: {_ddl(_labelled_key(layout))}"

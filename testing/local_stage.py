@@ -18,7 +18,15 @@ from ..planner.inputs.schemas import check_key_type, find_column, missing_column
 from ..runtime.catalyst.types.arrow_types import arrow_schema
 from ..runtime.connectors.sources.live_inputs import INPUT_COLUMN, LiveInput
 from ..runtime.operators.contract import EpochSpec
-from ..runtime.operators.join.columns import LEFT, RIGHT, SIDE_COLUMN, SIDE_NAMES, TIME_COLUMN, key_column, side_column
+from ..runtime.operators.join.columns import (
+    LEFT,
+    RIGHT,
+    SIDE_COLUMN,
+    SIDE_NAMES,
+    TIME_COLUMN,
+    join_key_column,
+    side_column,
+)
 from ..runtime.operators.keyed.keyed_rows import INITIAL_STATE_COLUMN, KEY_GROUP_COLUMN, KIND_COLUMN, NO_TIME, micros_of
 from ..runtime.operators.processor.cogroup.cogroup_form import Cogrouped
 from ..runtime.operators.processor.frames.frame_form import FramesForm
@@ -123,7 +131,7 @@ class LocalStage:
     def key_columns(self) -> tuple[str, ...]:
         """The columns that have the key where the operator gets the rows."""
         first = self.sides[0]
-        return tuple(key_column(place) for place in range(len(first.keys))) if self.is_cogroup else first.keys
+        return tuple(join_key_column(place) for place in range(len(first.keys))) if self.is_cogroup else first.keys
 
     @property
     def event_time(self) -> str | None:
@@ -213,7 +221,7 @@ class LocalStage:
         for at, name in enumerate(side.schema.fieldNames()):
             columns[side_column(number, at)] = own.column(name)
         for place, name in enumerate(side.keys):
-            columns[key_column(place)] = own.column(name).cast(schema.field(key_column(place)).type)
+            columns[join_key_column(place)] = own.column(name).cast(schema.field(join_key_column(place)).type)
         if side.event_time is not None:
             columns[TIME_COLUMN] = own.column(side.event_time).cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
         for field in schema:

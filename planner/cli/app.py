@@ -85,7 +85,7 @@ def inspect(
             values = one_key.key_values(stored, key)
             inspection.local_session()
             found = reader.lookup(*values, operator=stored.uid, checkpoint=metadata.checkpoint_id)
-            looked_up = one_key.plain(found)
+            looked_up = one_key.json_facts(found)
             if as_json:
                 print_json(looked_up)
             else:
@@ -101,7 +101,7 @@ def inspect(
     if as_json:
         print_json(facts)
     else:
-        inspection.show(facts)
+        inspection.show_checkpoint(facts)
 
 
 @app.command()
@@ -140,7 +140,7 @@ def status(
     if as_json:
         print_json(facts)
     else:
-        health.show(facts)
+        health.show_status(facts)
     raise typer.Exit(health.exit_code(found, problems))
 
 
@@ -176,7 +176,7 @@ def history(
 
     check_location(location)
     with failures(as_json):
-        found = told.history_of(location, run, last, everything or as_json)
+        found = told.chosen_events(location, run, last, everything or as_json)
     if as_json:
         print_json(told.as_json(found))
     else:
@@ -195,11 +195,11 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write what the runs of a job were as one HTML page, which needs no network and no other file."""
-    from .console import duration_ms
+    from .console import option_duration_ms
     from .location_checks import check_location
     from .report import write_report
 
-    last_ms = duration_ms("--last", last)
+    last_ms = option_duration_ms("--last", last)
     check_location(location)
     with failures(as_json):
         runs = write_report(location, output, last_ms)

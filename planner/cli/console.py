@@ -81,7 +81,7 @@ def misused(message: str) -> typer.BadParameter:
     return typer.BadParameter(message)
 
 
-def duration_ms(option: str, text: str | None) -> int | None:
+def option_duration_ms(option: str, text: str | None) -> int | None:
     """The value of an option that is a length of time; None: it is not given."""
     try:
         return None if text is None else parse_positive_duration_ms(text)

@@ -11,10 +11,10 @@ from ...runtime.metrics.events import events
 from ...runtime.metrics.events.event_json import to_json
 from ...runtime.metrics.events.event_reader import read_history
 from ...runtime.metrics.events.events import RunEvent
-from .console import duration_ms, moment_text, print_table, say
+from .console import moment_text, option_duration_ms, print_table, say
 
 
-def history_of(location: str, run: str | None, last: str | None, everything: bool) -> list[RunEvent]:
+def chosen_events(location: str, run: str | None, last: str | None, everything: bool) -> list[RunEvent]:
     """The events that were asked for, oldest first.
 
     Args:
@@ -23,7 +23,7 @@ def history_of(location: str, run: str | None, last: str | None, everything: boo
         last: only so long back; None: all.
         everything: also what comes with every epoch.
     """
-    back_ms = duration_ms("--last", last)
+    back_ms = option_duration_ms("--last", last)
     since_ms = None if back_ms is None else round(time.time() * 1000) - back_ms
     found = read_history(location, run=run, since_ms=since_ms)
     return [event for event in found if everything or not isinstance(event, ROUTINE)]

@@ -114,7 +114,7 @@ def _watermark(watermark_ms: int) -> str | None:
     return "MAX_WATERMARK" if watermark_ms == MAX_WATERMARK else moment_text(watermark_ms)
 
 
-def show(found: dict[str, Any]) -> None:
+def show_checkpoint(found: dict[str, Any]) -> None:
     """The same for people."""
     print_facts(
         [

@@ -14,7 +14,7 @@ from pathlib import Path
 from ...errors import MixedModeError, PlanError
 from ...runtime.spec import JobSpec
 from ..frames.writer import MixedStreamWriter
-from ..plans.dry_run import DryRunStop, dry_run
+from ..plans.dry_run import DryRunStop, without_starts
 from ..plans.plan import ExecutionPlan
 from .console import misused
 
@@ -46,7 +46,7 @@ def _planned(path: Path, arguments: list[str]) -> DryRunStop:
     sys.argv = [str(path), *arguments]
     sys.path.insert(0, str(path.resolve().parent))
     try:
-        with dry_run():
+        with without_starts():
             defined = runpy.run_path(str(path), run_name="__main__")
             job = defined.get(JOB)
             if isinstance(job, MixedStreamWriter):

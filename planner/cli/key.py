@@ -74,7 +74,7 @@ def _local_time(text: str) -> datetime:
     return moment if moment.tzinfo is None else moment.astimezone().replace(tzinfo=None)
 
 
-def plain(found: dict[str, Any]) -> dict[str, Any]:
+def json_facts(found: dict[str, Any]) -> dict[str, Any]:
     """What a look-up has found, as JSON-able values; a map state is a list of keys and values."""
     return {name: _plain(value) for name, value in found.items()}
 

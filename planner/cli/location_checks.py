@@ -10,7 +10,7 @@ from .console import misused
 
 def check_location(location: str) -> None:
     """Raise if there is no checkpointLocation of a mixedmode job."""
-    filesystem, folder = resolved(location)
+    filesystem, folder = resolved_path(location)
     try:
         if exists(filesystem, f"{folder}/mixedmode"):
             return
@@ -24,7 +24,7 @@ def check_location(location: str) -> None:
     raise misused(f"{location!r} is not a checkpointLocation of mixedmode: it {there}")
 
 
-def resolved(path: str) -> tuple[fs.FileSystem, str]:
+def resolved_path(path: str) -> tuple[fs.FileSystem, str]:
     """The filesystem, and the path there; an error of the command line if it cannot be reached."""
     try:
         return resolve(path)

@@ -14,12 +14,12 @@ from ...runtime.state_reader import StateReader
 from ...runtime.storage.filesystem import exists
 from ...runtime.support.ids import CheckpointId
 from .console import misused
-from .location_checks import check_location, resolved
+from .location_checks import check_location, resolved_path
 
 
 def opened(path: str) -> tuple[StateReader, CheckpointStore]:
     """The reader and the store of a checkpointLocation or a savepoint."""
-    filesystem, folder = resolved(path)
+    filesystem, folder = resolved_path(path)
     if not exists(filesystem, f"{folder}/{MANIFEST}"):
         check_location(path)
     store = open_store(filesystem, folder)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ...errors import QueryError
 from ...runtime.metrics.events.event_reader import read_history
-from ...runtime.metrics.report.page import render
+from ...runtime.metrics.report.page import report_page
 from ...runtime.metrics.run_records import runs_of, since
 from ...runtime.metrics.status import status_of
 from .console import misused
@@ -31,7 +31,7 @@ def write_report(location: str, output: Path, last_ms: int | None) -> int:
         runs = since(runs, status.at_ms - last_ms)
         if not runs:
             raise QueryError(f"nothing ran on {location!r} in that time; leave --last away for all that is remembered")
-    page = render(status, runs)
+    page = report_page(status, runs)
     try:
         output.write_text(page, encoding="utf-8")
     except OSError as error:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...runtime.metrics.status import JobStatus, Limits
 from ...runtime.metrics.units import size, time_to_go
-from .console import age, duration_ms, moment_text, print_facts, print_table
+from .console import age, moment_text, option_duration_ms, print_facts, print_table
 
 #: Exit codes besides those of all commands.
 NOT_RUNNING, STALLED = 3, 4
@@ -22,9 +22,9 @@ def limits_of(checkpoint_age: str | None, lag: str | None, silence: str | None, 
         waiting_messages: of --max-waiting-messages.
     """
     return Limits(
-        duration_ms("--max-checkpoint-age", checkpoint_age),
-        duration_ms("--max-lag", lag),
-        duration_ms("--max-silence", silence),
+        option_duration_ms("--max-checkpoint-age", checkpoint_age),
+        option_duration_ms("--max-lag", lag),
+        option_duration_ms("--max-silence", silence),
         waiting_messages,
     )
 
@@ -139,7 +139,7 @@ def _seconds(ms: int | None) -> float | None:
     return None if ms is None else round(ms / 1000, 1)
 
 
-def show(found: dict[str, Any]) -> None:
+def show_status(found: dict[str, Any]) -> None:
     """The same for people."""
     run, backlog, epoch, checkpoint = found["run"], found["backlog"], found["epoch"], found["checkpoint"]
     name, where = found["query"]["name"], f"process {run['pid']} on {run['host']}"

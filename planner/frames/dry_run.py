@@ -18,7 +18,7 @@ from ...runtime.support.notebook_html import facts_html, table_html
 from ..inputs.inputs import Inputs
 from ..options.layers import NAME_SPACES, Layer
 from ..plans.compile import compile_job
-from ..plans.other_sources import sampled
+from ..plans.other_sources import sampled_inputs
 from ..plans.output.sink_request import SinkRequest
 from ..plans.plan import ExecutionPlan
 
@@ -81,7 +81,7 @@ def dry_run(output: Inputs, request: SinkRequest, file: Layer, explicit: Layer, 
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise PlanError(f"dryRun({name}={number!r}) is not allowed; give a number of at least 1")
     plan = _planned(output, request, file, explicit)
-    few, sampled_rows = sampled(output, sample)
+    few, sampled_rows = sampled_inputs(output, sample)
     found: list[Row] = []
     counts = [0]
 

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from ...errors import MixedModeError, PlanError
 from ...runtime.catalyst.spark_plans import is_repeatable
 from ...runtime.catalyst.types.spark_durations import duration_ms
-from ..inputs.analysis import check_inputs, is_aggregate, plain_columns
+from ..inputs.analysis import is_aggregate, plain_columns, refuse_state_of_spark
 from ..inputs.event_time import (
     CARRIER,
     Watermark,
@@ -127,7 +127,7 @@ class MixedFrame(ColumnAccess, KeyedMethods, ViewedFrame):
             inputs = inputs.map("transform", lambda frame: marked(frame, event_time))
         result = MixedFrame(inputs, self._watermark)
         try:
-            check_inputs(inputs, "transform")
+            refuse_state_of_spark(inputs, "transform")
         except PlanError:
             own = _transformed_itself(self, func, args, kwargs)
             return result if own is None else own  # what follows says what is wrong with it
@@ -232,7 +232,7 @@ class MixedFrame(ColumnAccess, KeyedMethods, ViewedFrame):
     def _stage_input(self, what: str) -> StageInput:
         """The rows for a keyed stage, if they are fit for one."""
         self._inputs.check_not_arranged(what)
-        check_inputs(self._inputs, what)
+        refuse_state_of_spark(self._inputs, what)
         if self._watermark is not None and self._watermark.event_time not in self._inputs.template.columns:
             raise PlanError(
                 f"the watermarked column {self._watermark.label} is no longer there at {what}; keep it, or call"
@@ -281,7 +281,7 @@ class MixedFrame(ColumnAccess, KeyedMethods, ViewedFrame):
 
             totals.writeStream.format("parquet").option("path", "out").option("checkpointLocation", "ckpt").start()
         """
-        check_inputs(self._inputs, "writeStream")
+        refuse_state_of_spark(self._inputs, "writeStream")
         output = self._inputs
         if self._has_carrier:
             parts = [part.mapped(WRITTEN, lambda frame: frame.drop(CARRIER)) for part in output.parts]

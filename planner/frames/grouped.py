@@ -14,7 +14,7 @@ from ...errors import PlanError
 from ...runtime.catalyst.columns import quoted as quoted_name
 from ...runtime.catalyst.star_columns import starred
 from ...runtime.operators.aggregate.grouping import GroupingSets
-from ..inputs.schemas import find_column, missing_column, quoted
+from ..inputs.schemas import find_column, missing_column, quoted_columns
 from ..stages.aggregates.pivot import Pivot
 from ..stages.aggregates.stage import aggregate_stage
 from ..stages.group_state import plan_group_state
@@ -208,7 +208,7 @@ class MixedGroupedData(ProcessorMethods[Frame]):
             names = [self._numeric_column(what, col) for col in cols]
         if not names:
             raise PlanError(f"{what}() found no numeric column; the columns are {', '.join(schema.fieldNames())}")
-        return self.agg(*[function(column) for column in quoted(names)])
+        return self.agg(*[function(column) for column in quoted_columns(names)])
 
     def _numeric_column(self, what: str, col: str) -> str:
         inputs, schema = self._rows.inputs, self._rows.schema

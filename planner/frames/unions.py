@@ -13,7 +13,7 @@ from ..inputs.analysis import check_stateless
 from ..inputs.event_time import CARRIER, Watermark, carried, check_event_time, marked
 from ..inputs.input_checks import check_inputs
 from ..inputs.inputs import Inputs
-from ..inputs.schemas import find_column, quoted
+from ..inputs.schemas import find_column, quoted_columns
 from ..inputs.spark_watermark import take_over_watermark
 from .stateless.frame import StatelessFrame
 
@@ -58,7 +58,7 @@ class UnitedFrame(StatelessFrame):
                 code="MIXEDMODE_SCHEMAS_DIFFER",
             )
         names = dict(zip(other.columns, self.columns, strict=True))
-        columns = [column.alias(here) for column, here in zip(quoted(names), names.values(), strict=True)]
+        columns = [column.alias(here) for column, here in zip(quoted_columns(names), names.values(), strict=True)]
         hidden = [F.col(CARRIER)] if CARRIER in other._inputs.template.columns else []
         aligned = other._inputs.map(
             "union",

@@ -56,7 +56,7 @@ _OUTER_JOINS = {"RIGHT OUTER", "FULL OUTER"}
 _IDS = re.compile(r"#\d+L?|, \[plan_id=\d+\]")
 
 
-def check_inputs(inputs: Inputs, before: str) -> None:
+def refuse_state_of_spark(inputs: Inputs, before: str) -> None:
     """Raise PlanError if a stream or a stage's output holds state of Spark's own; ``before``: what comes next."""
     for part in (*inputs.lives, *inputs.outputs):
         check_stateless(
@@ -141,7 +141,7 @@ def plain_columns(frame: DataFrame, columns: Sequence[Column], grouped: DataFram
     ]
 
 
-def resolved(spark: SparkSession, node: Any, below: Sequence[int]) -> dict[int, Any]:
+def over_template(spark: SparkSession, node: Any, below: Sequence[int]) -> dict[int, Any]:
     """The columns of a plan by their ids, as expressions over those of a template at its bottom; others are left out.
 
     Args:
@@ -152,7 +152,7 @@ def resolved(spark: SparkSession, node: Any, below: Sequence[int]) -> dict[int, 
     kind = class_name(node)
     if kind == "LocalRelation":
         return {one.exprId().id(): one for one in items(node.output()) if one.exprId().id() in below}
-    children = [resolved(spark, child, below) for child in items(node.children())]
+    children = [over_template(spark, child, below) for child in items(node.children())]
     known = {id: expression for child in children for id, expression in child.items()}
     if kind == "Project":
         found = {}
@@ -178,7 +178,7 @@ def columns_below(frame: DataFrame, names: Sequence[str]) -> list[str | None]:
     found = [list(items(leaf.output())) for leaf in leaves(plan) if class_name(leaf) == "LocalRelation"]
     below = [columns for columns in found if [one.name() for one in columns] == list(names)]
     ids = [one.exprId().id() for one in below[0]] if below else []
-    known = resolved(frame.sparkSession, plan, ids)
+    known = over_template(frame.sparkSession, plan, ids)
     expressions = [known.get(attribute.exprId().id()) for attribute in items(plan.output())]
     return [
         names[ids.index(one.exprId().id())] if one is not None and class_name(one) == "AttributeReference" else None

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from ...errors import PlanError
 from ...runtime.catalyst.columns import column_fold, columns_ddl
-from .schemas import quoted, same_type
+from .schemas import quoted_columns, same_type
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ def with_columns_of(live: DataFrame, history: DataFrame) -> DataFrame:
     names = [theirs[fold(field.name)].name for field in taken]
     if names == history.columns:
         return history
-    columns = quoted([field.name for field in taken])
+    columns = quoted_columns([field.name for field in taken])
     return history.select(*[column.alias(name) for column, name in zip(columns, names, strict=True)])
 
 

@@ -27,7 +27,7 @@ from ...runtime.connectors.sources.live_inputs import LiveInput
 from ...runtime.jvm.spark_errors import error_text
 from ...runtime.operators.frame_steps import FrameStep, Metrics
 from .environment import check_session, refuse_connect
-from .schemas import check_distinct_columns, check_same_columns, merge_nullability, quoted
+from .schemas import check_distinct_columns, check_same_columns, merge_nullability, quoted_columns
 from .seam import Seam
 
 _numbers = count(1)
@@ -337,7 +337,7 @@ def checked(parts: Sequence[InputPart]) -> Inputs:
     columns = first.frame.columns
 
     def in_its_order(frame: DataFrame, *more: Column) -> DataFrame:
-        return frame.select(*quoted(columns), *more)
+        return frame.select(*quoted_columns(columns), *more)
 
     aligned = [first]
     for part in others:

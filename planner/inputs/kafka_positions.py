@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType
 
 from ...errors import PlanError
-from .schemas import find_column, missing_column, quoted
+from .schemas import find_column, missing_column, quoted_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -114,7 +114,7 @@ def _utc(ms: int) -> str:
 
 def held_positions(history: DataFrame, columns: tuple[str, str]) -> HeldPositions:
     """Read the positions of a history's rows, which are in these columns (one Spark job over two columns)."""
-    where, at = quoted(columns)
+    where, at = quoted_columns(columns)
     found = history.groupBy(where).agg(F.min(at), F.max(at), F.count(at), F.count("*")).collect()
     ranges = {
         int(number): HeldRange(int(first), int(last), int(rows))
@@ -155,7 +155,7 @@ def rows_before(history: DataFrame, columns: tuple[str, str], next_offsets: Mapp
     held = {number: offset for number, offset in next_offsets.items() if offset != EARLIEST}
     if not held:
         return history.where(F.lit(False))
-    partition, offset = quoted(columns)
+    partition, offset = quoted_columns(columns)
     bounds = F.create_map(*[F.lit(one) for number, bound in held.items() for one in (number, bound)])
     return history.where(offset < F.try_element_at(bounds, partition.cast("int")))
 

@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 )
 
 from ...errors import PlanError
-from ...runtime.catalyst.columns import RESERVED
+from ...runtime.catalyst.columns import RESERVED, quoted
 from ...runtime.catalyst.struct_fields import repeated_field
 
 #: Types (besides strings, arrays and structs) whose values have the one order of Spark's sort and of stored keys.
@@ -208,6 +208,6 @@ def _unordered(data_type: DataType) -> str | None:
     return f"{data_type.simpleString()} has no order"
 
 
-def quoted(names: Iterable[str]) -> list[Column]:
+def quoted_columns(names: Iterable[str]) -> list[Column]:
     """Columns by their exact names, whatever characters are in them."""
-    return [F.col("`" + name.replace("`", "``") + "`") for name in names]
+    return [F.col(quoted(name)) for name in names]

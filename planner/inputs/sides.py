@@ -17,10 +17,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType, TimestampNTZType
 
 from ...runtime.catalyst.columns import event_time_us, normalise_floats
-from ...runtime.operators.join.columns import LEFT, RIGHT, SIDE_COLUMN, TIME_COLUMN, key_column, side_column
+from ...runtime.operators.join.columns import LEFT, RIGHT, SIDE_COLUMN, TIME_COLUMN, join_key_column, side_column
 from .event_time import CARRIER, Watermark
 from .inputs import InputPart, Inputs
-from .schemas import quoted
+from .schemas import quoted_columns
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,10 @@ def _in_one_frame(
 ) -> Inputs:
     """A side's rows with the columns of both; those of the other one are null, ``observed`` is the watermark's time."""
     keys = [
-        normalise_floats(key.cast(data_type), data_type).alias(key_column(number))
+        normalise_floats(key.cast(data_type), data_type).alias(join_key_column(number))
         for number, (key, data_type) in enumerate(zip(side.keys, key_types, strict=True))
     ]
-    own = [column.alias(side_column(place, at)) for at, column in enumerate(quoted(side.schema.fieldNames()))]
+    own = [column.alias(side_column(place, at)) for at, column in enumerate(quoted_columns(side.schema.fieldNames()))]
     none = [F.lit(None).cast(field.dataType).alias(side_column(1 - place, at)) for at, field in enumerate(other.fields)]
     columns = [
         *keys,
@@ -119,7 +119,7 @@ def _watermark_time(side: Side) -> Column:
     name = side.watermark.event_time
     if isinstance(side.inputs.schema[name].dataType, TimestampNTZType):
         return F.timestamp_micros(event_time_us(side.inputs.template, name))
-    return quoted([name])[0]
+    return quoted_columns([name])[0]
 
 
 def _called_apart(inputs: Inputs, others: Inputs) -> Inputs:

@@ -23,7 +23,7 @@ _depth = 0
 
 
 @contextmanager
-def dry_run() -> Iterator[None]:
+def without_starts() -> Iterator[None]:
     """While inside, no job starts."""
     global _depth
     _depth += 1

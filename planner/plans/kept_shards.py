@@ -23,7 +23,7 @@ from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.emission_watermark import EMITTED_COLUMN, emitted_schema
 from ...runtime.spark_io.parquet import read_parquet
 from ...runtime.spec import Settings, StageSpec
-from ..inputs.analysis import resolved
+from ..inputs.analysis import over_template
 from ..stages.output_transform import rows_of_the_stage
 from ..stages.stage import ANY_EPOCH
 
@@ -81,7 +81,7 @@ def key_places(stage: KeyedStage, operator: KeyedOperator, earlier: KeyedOperato
         return ()
     template = part.origin.template
     ids = [attribute.exprId().id() for attribute in items(analyzed(template).output())]
-    known = resolved(spark, plan, ids)
+    known = over_template(spark, plan, ids)
     become: dict[str, int] = {}
     for attribute, name in zip(items(plan.output()), part.frame.columns, strict=True):
         expression = known.get(attribute.exprId().id())

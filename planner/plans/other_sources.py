@@ -51,7 +51,7 @@ def with_source(part: InputPart, frame: DataFrame) -> InputPart:
     return replace(part, frame=reduce(lambda rows, step: step(rows), part.steps, frame), source=frame)
 
 
-def sampled(inputs: Inputs, rows: int) -> tuple[Inputs, int]:
+def sampled_inputs(inputs: Inputs, rows: int) -> tuple[Inputs, int]:
     """The first rows of each history, where the first stage gets them, and nothing of the stream.
 
     Args:

@@ -166,7 +166,7 @@ class ExecutionPlan(BaseModel):
         Args:
             extended: also how each phase works, all settings, and Spark's plans of the inputs.
         """
-        return render(self, extended=extended)
+        return explain_text(self, extended=extended)
 
     def __str__(self) -> str:
         return self.explain()
@@ -178,7 +178,7 @@ class ExecutionPlan(BaseModel):
         return facts_html(f"plan: {self.name}" if self.name else "plan", rows)
 
 
-def render(plan: ExecutionPlan, *, extended: bool = False) -> str:
+def explain_text(plan: ExecutionPlan, *, extended: bool = False) -> str:
     """The explain text, without a newline at the end."""
     title = f"== mixedmode plan: {plan.name} ==" if plan.name else "== mixedmode plan =="
     lines = [title, *wrapped(_facts(plan, extended=extended)), ""]

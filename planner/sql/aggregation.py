@@ -51,7 +51,7 @@ def written_sets(node: Any) -> WrittenSets | None:
     return WrittenSets(expand.child().child(), keys, tuple(sets))
 
 
-def aggregated(
+def over_aggregate(
     node: Any, rows: StatementRows, taken: frozenset[str], written: WrittenSets | None = None
 ) -> StatementRows:
     """What an ``Aggregate`` gives.

@@ -25,7 +25,7 @@ from ...runtime.catalyst.sql_statements import (
 )
 from ...runtime.jvm.spark_errors import error_text
 from ..inputs.schemas import same_type
-from .aggregation import aggregated, written_sets
+from .aggregation import over_aggregate, written_sets
 from .rows import NotTranslatable, StatementRows, unique
 from .stand_in import STAND_INS
 from .windows import over_window, window_of_time, written_window
@@ -284,7 +284,7 @@ class _Translation:
     def _aggregate(self, node: Any, taken: frozenset[str]) -> StatementRows:
         written = written_sets(node)
         below = node.child() if written is None else written.below
-        return aggregated(node, self.rows(below, taken), taken, written)
+        return over_aggregate(node, self.rows(below, taken), taken, written)
 
     def _join(self, node: Any, taken: frozenset[str]) -> StatementRows:
         how = _JOINS.get(str(node.joinType().sql()))

@@ -26,7 +26,7 @@ from ..inputs.schemas import (
     check_key_type,
     find_column,
     missing_column,
-    quoted,
+    quoted_columns,
 )
 
 _KEY_PREFIX = "__key_"
@@ -146,12 +146,12 @@ def _given(inputs: Inputs, col: Any, what: str) -> Column | str:
     if isinstance(col, int):
         if not 1 <= col <= len(schema.fields):
             raise PlanError(f"{what} ordinal {col} is out of range; the columns are 1 to {len(schema.fields)}")
-        return quoted([schema.fieldNames()[col - 1]])[0]
+        return quoted_columns([schema.fieldNames()[col - 1]])[0]
     if isinstance(col, Column):
         return col
     found = find_column(col, schema, case_sensitive=inputs.case_sensitive)
     if found is not None:
-        return quoted([bare_name(col)])[0]
+        return quoted_columns([bare_name(col)])[0]
     if "." not in col:
         raise missing_column("key column", col, schema)
     return col

@@ -23,7 +23,7 @@ from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.catalyst.types.arrow_functions import mapped_in_arrow
 from ...runtime.catalyst.types.arrow_types import arrow_type
 from ...runtime.operators.output_transform import OutputBranch, OutputTransform, TransformedColumn
-from ..inputs.analysis import resolved
+from ..inputs.analysis import over_template
 from ..inputs.event_time import WINDOW_MARK
 from ..inputs.inputs import InputPart, Inputs
 from ..inputs.schemas import check_distinct_columns, check_distinct_fields
@@ -211,7 +211,7 @@ def _with_mark(field: StructField, data_type: DataType, mark: str) -> StructFiel
 def _columns(spark: SparkSession, template: DataFrame, output: DataFrame) -> tuple[TransformedColumn, ...] | None:
     """What each output column is made of; None: it cannot be told of all of them."""
     plan, below = analyzed(output), [attribute.exprId().id() for attribute in items(analyzed(template).output())]
-    known = resolved(spark, plan, below)
+    known = over_template(spark, plan, below)
     expressions = [known.get(column.exprId().id()) for column in items(plan.output())]
     columns = []
     for expression in expressions:

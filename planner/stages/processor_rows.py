@@ -11,11 +11,11 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 from ...errors import PlanError
 from ...runtime.catalyst.columns import columns_ddl
 from ...runtime.catalyst.spark_session import empty_frame
-from ...runtime.operators.join.columns import key_column
+from ...runtime.operators.join.columns import join_key_column
 from ...runtime.operators.join.late_rows import late_sides_schema
 from ..inputs.event_time import Watermark, check_one_event_time
 from ..inputs.inputs import Inputs
-from ..inputs.schemas import check_key_type, quoted, same_type
+from ..inputs.schemas import check_key_type, quoted_columns, same_type
 from ..inputs.sides import Side, united_sides
 from .keys import KeyColumns, Keys
 from .stage import StageInput
@@ -74,7 +74,7 @@ def rows_of_two(left: StageInput, left_keys: Keys, right: StageInput, right_keys
     both = united_sides(
         _side(left, left_keys), _side(right, right_keys), [field.dataType for field in key_schema.fields], COGROUP
     )
-    names = tuple(key_column(place) for place in range(len(key_schema.fields)))
+    names = tuple(join_key_column(place) for place in range(len(key_schema.fields)))
     return ProcessorRows(
         KeyColumns(both.inputs, names, key_schema),
         both.watermark,
@@ -100,7 +100,7 @@ def _check_keys(keys: Keys, method: str) -> None:
 
 def _side(rows: StageInput, keys: Keys) -> Side:
     columns = keys.as_columns(rows.inputs)
-    return Side(columns.inputs, rows.watermark, rows.schema, tuple(quoted(columns.names)))
+    return Side(columns.inputs, rows.watermark, rows.schema, tuple(quoted_columns(columns.names)))
 
 
 def _common_keys(inputs: Inputs, left: StructType, right: StructType) -> StructType:

@@ -27,7 +27,7 @@ from ...runtime.catalyst.struct_fields import known_again, own_fields, recast
 from ...runtime.jvm.spark_errors import error_text
 from ..inputs.event_time import CARRIER
 from ..inputs.inputs import Inputs
-from ..inputs.schemas import check_distinct_columns, quoted
+from ..inputs.schemas import check_distinct_columns, quoted_columns
 from .stage import WRITTEN, StageInput
 
 
@@ -109,7 +109,7 @@ class QualifiedNames:
             if not 1 <= col <= len(self.rows.schema.fields):
                 return col
             own, name = self.rows.schema.names[col - 1], self.known.schema.names[col - 1]
-            return col if own == name else quoted([own])[0].alias(name)
+            return col if own == name else quoted_columns([own])[0].alias(name)
         if not isinstance(col, (Column, str)):
             return col
         column = F.col(col) if isinstance(col, str) else col

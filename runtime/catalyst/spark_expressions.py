@@ -164,7 +164,7 @@ def calendar_interval(value: Any) -> tuple[int, int, int]:
     return int(period.toTotalMonths()), int(period.getDays()), micros
 
 
-def filtered(spark: SparkSession, aggregate: Any, condition: Any) -> Any:
+def filtered_aggregate(spark: SparkSession, aggregate: Any, condition: Any) -> Any:
     """An aggregate over those of its rows for which a condition is true.
 
     Args:

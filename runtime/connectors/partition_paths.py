@@ -47,7 +47,7 @@ def escaped(text: str) -> str:
     return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 
-def zone_of(name: str) -> tzinfo:
+def session_zone(name: str) -> tzinfo:
     """The session's time zone.
 
     Raises:
@@ -127,7 +127,7 @@ class PartitionPaths:
         if isinstance(data_type, TimestampNTZType):
             return _moment
         if isinstance(data_type, TimestampType):
-            zone = zone_of(self.time_zone)
+            zone = session_zone(self.time_zone)
             return lambda value: _moment(value.astimezone(zone))
         return str
 

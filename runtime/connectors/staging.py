@@ -95,7 +95,7 @@ def epoch_of(file_name: str) -> EpochNumber:
     return EpochNumber(int(match[1])) if match else NO_EPOCH
 
 
-def writer_of(file_name: str) -> int:
+def writer_number(file_name: str) -> int:
     """The shard, or the partition of the tail, that wrote an output file; 0: its name does not say."""
     match = re.match(r"^e\d{8}-[a-z](\d{4,})-", file_name)
     return int(match[1]) if match else 0

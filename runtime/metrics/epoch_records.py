@@ -127,12 +127,12 @@ def source_entries(
     entries = []
     for source in sources:
         count = 0 if not source.is_read or not rows else rows if is_alone else None
-        rates = (None if count is None else per_second(count, seconds) for seconds in (since_last_s, elapsed_s))
+        rates = (None if count is None else rate_per_second(count, seconds) for seconds in (since_last_s, elapsed_s))
         entries.append({**_source_entry(source), **dict(zip(_ROWS, (count, *rates), strict=True))})
     return entries
 
 
-def per_second(rows: int, seconds: float) -> float:
+def rate_per_second(rows: int, seconds: float) -> float:
     """A rate; 0 where no time has passed."""
     return rows / seconds if seconds > 0 else 0.0
 

@@ -17,7 +17,7 @@ from ..tasks.report import ShardReport
 from .epoch_records import durations_ms, lag_by_partition, totals
 from .events import events, facts
 from .fact_descriptions import description_of
-from .progress import plain
+from .progress import json_value
 
 #: How many of an epoch's slowest shards are told of.
 _SLOWEST = 5
@@ -121,7 +121,7 @@ class EventTranslator:
             sources=tuple(map(_source, fact.sources)),
             positions=tuple(self._positions.values()),
             coordinator=None if fact.coordinator is None else dict(fact.coordinator),
-            observed={name: plain(row) for name, row in fact.observed.items()},
+            observed={name: json_value(row) for name, row in fact.observed.items()},
         )
 
 

@@ -37,11 +37,11 @@ class Lifecycle(list[LifecycleEvent]):
     def __init__(self, events: Sequence[LifecycleEvent], tasks: Sequence[TaskEvent]) -> None:
         super().__init__(events)
         #: Records of tasks as FLIP-147 has them, in order; print as a table.
-        self.tasks = TaskEvents(tasks)
+        self.tasks = TaskTable(tasks)
 
-    def of(self, task: str) -> TaskEvents:
+    def of(self, task: str) -> TaskTable:
         """The history of one task ("sink[0]"), or of all tasks of one vertex ("sink")."""
-        return TaskEvents(one for one in self.tasks if one.task == task or one.task.rpartition("[")[0] == task)
+        return TaskTable(one for one in self.tasks if one.task == task or one.task.rpartition("[")[0] == task)
 
     def __str__(self) -> str:
         return _columns(_STORY, list(_story(self)))
@@ -52,7 +52,7 @@ class Lifecycle(list[LifecycleEvent]):
         return table_html(_STORY, list(_story(self)))
 
 
-class TaskEvents(list[TaskEvent]):
+class TaskTable(list[TaskEvent]):
     """Records with ``task``, ``event``, ``status``, ``operator``, ``at_ms``, in order; prints as a table."""
 
     def __str__(self) -> str:

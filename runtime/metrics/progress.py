@@ -101,11 +101,11 @@ class QueryProgress(FrozenDict):
 
     @property
     def json(self) -> str:
-        return json.dumps(plain(self))
+        return json.dumps(json_value(self))
 
     @property
     def prettyJson(self) -> str:
-        return json.dumps(plain(self), indent=2)
+        return json.dumps(json_value(self), indent=2)
 
     def __str__(self) -> str:
         return self.prettyJson
@@ -113,16 +113,16 @@ class QueryProgress(FrozenDict):
     __repr__ = __str__
 
 
-def plain(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """The value as JSON has it, that of a metric as Spark writes it."""
     if isinstance(value, Row):
-        return {name: plain(one) for name, one in zip(value.__fields__, value, strict=True)}
+        return {name: json_value(one) for name, one in zip(value.__fields__, value, strict=True)}
     if isinstance(value, dict):
         if all(isinstance(name, str) for name in value):
-            return {name: plain(one) for name, one in value.items()}
-        return [{"key": plain(key), "value": plain(one)} for key, one in value.items()]
+            return {name: json_value(one) for name, one in value.items()}
+        return [{"key": json_value(key), "value": json_value(one)} for key, one in value.items()]
     if isinstance(value, (list, tuple)):
-        return [plain(one) for one in value]
+        return [json_value(one) for one in value]
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, (bytes, bytearray)):

@@ -19,7 +19,7 @@ from .epoch_records import (
     lag_ms,
     lost_entry,
     offsets_entry,
-    per_second,
+    rate_per_second,
     source_entries,
     state_operator,
     together,
@@ -163,8 +163,8 @@ class RunHistory:
             phase=applied.phase,
             isBacklog=applied.is_backlog,
             numInputRows=read["inputRows"],
-            inputRowsPerSecond=per_second(read["inputRows"], since_last_s),
-            processedRowsPerSecond=per_second(read["inputRows"], elapsed_s),
+            inputRowsPerSecond=rate_per_second(read["inputRows"], since_last_s),
+            processedRowsPerSecond=rate_per_second(read["inputRows"], elapsed_s),
             stateOperators=[
                 state_operator(stage.uid, stage.reports, stage.manifests, by_stage[stage.uid])
                 for stage in applied.stages

@@ -27,7 +27,7 @@ from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ..support.ids import EpochNumber
 from ..tasks.report import REPORT_SCHEMA, ShardReport
 from ..tasks.state.scan_task import LOCAL_DIR, Shards
-from ..tasks.state.state_change_task import ORDER, TAG, StateChangeTask, change_schema, key_column
+from ..tasks.state.state_change_task import ORDER, TAG, StateChangeTask, change_key_column, change_schema
 from .state_frames import StageKey, StateFrames
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ class StageChange:
     def _in_shards(self, parallelism: int) -> DataFrame:
         """All rows where their shards' tasks run, in the order of the stored keys."""
         rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), self._rows)
-        keys = [key_column(place) for place in range(len(self._key.labels))]
+        keys = [change_key_column(place) for place in range(len(self._key.labels))]
         places = self.layout.key_group_places
         deciding = keys if places is None else [keys[place] for place in places]
         wanted = change_schema(self.registry)

@@ -33,7 +33,7 @@ from ...state.keys.registry import StateDescriptor
 from ..catalyst.columns import columns_ddl, normalise_floats, quoted
 from ..catalyst.types.arrow_types import arrow_type
 from ..tasks.state.scan_task import struct_of
-from ..tasks.state.state_change_task import EXPIRES, ORDER, REMOVED, TAG, key_column, value_columns
+from ..tasks.state.state_change_task import EXPIRES, ORDER, REMOVED, TAG, change_key_column, value_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -190,7 +190,7 @@ class StateFrames:
     def _keys(self, given: _Given) -> list[Column]:
         found = given.fields(_KEY, self._key.struct)
         return [
-            normalise_floats(given.converted(one, wanted.dataType), wanted.dataType).alias(key_column(place))
+            normalise_floats(given.converted(one, wanted.dataType), wanted.dataType).alias(change_key_column(place))
             for place, (one, wanted) in enumerate(zip(found, self._key.struct.fields, strict=True))
         ]
 

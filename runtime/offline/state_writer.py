@@ -35,7 +35,7 @@ from ..driver.recovery.initial_state import fresh_watermark
 from ..storage.filesystem import path_text, read_bytes
 from ..support.failpoints import failpoint
 from ..support.ids import EpochNumber
-from ..tasks.state.scan_task import Shards, layout_of
+from ..tasks.state.scan_task import Shards, known_layout
 from .fresh_checkpoint import fresh_checkpoint
 from .history_pass import TRIGGER, check_history, history_pass
 from .savepoint_files import WORK, fill
@@ -305,7 +305,7 @@ class StateWriter:
             raise UnknownStateError(f"{asked}; there are {held}")
         if uid not in self._changes:
             stored = self._operators[uid]
-            layout = layout_of(stored)
+            layout = known_layout(stored)
             self._changes[uid] = StageChange(
                 uid,
                 layout,

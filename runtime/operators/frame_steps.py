@@ -65,7 +65,7 @@ def behind_steps(rows: Sequence[tuple[DataFrame, Sequence[FrameStep]]], kept: st
         places = [_place(metrics, steps) for _, steps in waiting]
         found = [(frame, steps, at) for (frame, steps), at in zip(waiting, places, strict=True) if at is not None]
         frames = _alike([done(frame, steps[:at], kept) for frame, steps, at in found], kept)
-        together = united(frames)
+        together = union_of(frames)
         assert together is not None, "something is observed"
         observed = together.observe(metrics.name, *metrics.columns)
         _, steps, at = found[0]
@@ -99,6 +99,6 @@ def _alike(frames: Sequence[DataFrame], kept: str) -> list[DataFrame]:
     return [frame.drop(kept) for frame in frames]
 
 
-def united(frames: Sequence[DataFrame]) -> DataFrame | None:
+def union_of(frames: Sequence[DataFrame]) -> DataFrame | None:
     """All rows of frames with the same columns; None: there are no frames."""
     return reduce(lambda one, other: one.unionByName(other), frames) if frames else None

@@ -51,7 +51,7 @@ class Place:
         return other.filesystem == "local" and self.path.is_relative_to(os.path.realpath(within))
 
 
-def place_of(option: str, location: str) -> Place:
+def folder_place(option: str, location: str) -> Place:
     """The place of a folder, which need not exist.
 
     Raises:

@@ -48,7 +48,7 @@ def offsets_of(array: pa.BinaryArray) -> np.ndarray:
 
 def ends_of(lengths: np.ndarray, data_type: type = np.int64) -> np.ndarray:
     """Where values of such lengths begin and end, one after the other."""
-    ends = np.zeros(len(lengths) + 1, dtype=data_type)
+    ends: np.ndarray = np.zeros(len(lengths) + 1, dtype=data_type)
     np.cumsum(lengths, out=ends[1:])
     return ends
 

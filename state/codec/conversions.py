@@ -128,7 +128,7 @@ def _float_text(value: float) -> str:
     return f"{'-' if sign else ''}{digits[0]}.{rest}E{exponent}"
 
 
-def bytes_of(value: Any) -> bytes:
+def binary_value(value: Any) -> bytes:
     """bytes, bytearray or memoryview; of a str its UTF-8."""
     if isinstance(value, str):
         return str_of(value).encode()

@@ -15,8 +15,8 @@ import pyarrow as pa
 from ...errors import StateSchemaError
 from .conversions import (
     MisfitError,
+    binary_value,
     bool_of,
-    bytes_of,
     date_days,
     days_date,
     decimal_of,
@@ -57,7 +57,7 @@ _WIRES = {
     StoredType.DOUBLE: Wire(float, float_of, plain=float),
     StoredType.FLOAT: Wire(float, float32_of, exact=(float,)),
     StoredType.STRING: Wire(str, str_of, plain=str),
-    StoredType.BINARY: Wire(bytes, bytes_of, plain=bytes),
+    StoredType.BINARY: Wire(bytes, binary_value, plain=bytes),
     StoredType.DATE: Wire(int, date_days, days_date, exact=(date,)),
     StoredType.TIMESTAMP_NTZ: Wire(int, wall_micros, micros_wall, exact=(datetime,)),
     StoredType.DURATION: Wire(int, delta_micros, micros_delta, exact=(timedelta,)),

@@ -19,7 +19,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..codec.byte_arrays import binary_from_matrix, joined
-from ..codec.conversions import MisfitError, bool_of, bytes_of, decimal_of, float32_of, float_of, str_of, unscaled_of
+from ..codec.conversions import (
+    MisfitError,
+    binary_value,
+    bool_of,
+    decimal_of,
+    float32_of,
+    float_of,
+    str_of,
+    unscaled_of,
+)
 
 _ESCAPED_ZERO = b"\x00\xff"
 _END = b"\x00\x01"
@@ -307,7 +316,7 @@ class BytesField(KeyField):
     def encode(self, value: Any) -> bytes:
         if value is None:
             return b"\x00"
-        return _bytes(str_of(value).encode() if self._text else bytes_of(value))
+        return _bytes(str_of(value).encode() if self._text else binary_value(value))
 
     def read(self, data: bytes, position: int, raw: bool) -> tuple[Any, int]:
         if data[position] == 0:

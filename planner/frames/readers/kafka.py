@@ -27,7 +27,7 @@ from ...inputs.kafka_positions import (
     position_columns,
     rows_before,
 )
-from ...inputs.schemas import find_column, missing_column, quoted
+from ...inputs.schemas import find_column, missing_column, quoted_columns
 from ...inputs.seam import Seam
 from ..frame import MixedFrame
 from .reading import read as read_frames
@@ -232,7 +232,7 @@ def _part_by_time(frame: DataFrame, name: str, moment: Any) -> tuple[DataFrame, 
         raise missing_column(f"cut is by a column that {side} lack: column", name, frame.schema)
     kind = frame.schema[column].dataType
     check_event_time(column, kind)
-    time, bound = quoted([column])[0], _moment(frame.sparkSession, moment).cast(kind)
+    time, bound = quoted_columns([column])[0], _moment(frame.sparkSession, moment).cast(kind)
     return frame.where(time < bound), frame.where(time >= bound)
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from ....runtime.catalyst.columns import RESERVED
 from ....runtime.catalyst.frame_columns import with_own_columns
 from ....runtime.catalyst.star_columns import starred
-from ...inputs.schemas import quoted as quoted_columns
+from ...inputs.schemas import quoted_columns
 from ..schema_methods import SchemaMethods
 from ..spark_methods import RowsOfJob
 

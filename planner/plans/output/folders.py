@@ -12,7 +12,7 @@ from ....runtime.checkpoints.store import has_checkpoint
 from ....runtime.connectors.late_rows import OPTION as LATE_PATH
 from ....runtime.connectors.sinks.formats import format_of
 from ....runtime.spark_io.spark_sources import sources as planned_sources
-from ....runtime.storage.folder_checks import Place, place_of
+from ....runtime.storage.folder_checks import Place, folder_place
 from ....runtime.support.redaction import credentials_in, redacted
 
 _S3 = "spark.hadoop.fs.s3a.access.key and spark.hadoop.fs.s3a.secret.key, or a credential provider"
@@ -95,11 +95,11 @@ def check_not_read(sources: Iterable[tuple[str, DataFrame]], **folders: str | No
     Raises:
         OptionError: one is a folder that is read, or is in one.
     """
-    written = {name: (place_of(name, folder), folder) for name, folder in folders.items() if folder is not None}
+    written = {name: (folder_place(name, folder), folder) for name, folder in folders.items() if folder is not None}
     for source, frame in sources:
         for given in (folder for one in planned_sources(frame) for folder in one.folders):
             try:
-                read = place_of(source, given)
+                read = folder_place(source, given)
             except OptionError:
                 continue  # a filesystem that only Spark knows
             for name, (place, folder) in written.items():
@@ -146,7 +146,7 @@ def checkpoints_in_output(location: str | None, path: str | None) -> str | None:
     if location is None or path is None:
         return None
     try:
-        inner, outer = place_of("checkpointLocation", location), place_of("path", path)
+        inner, outer = folder_place("checkpointLocation", location), folder_place("path", path)
     except OptionError:
         return None  # a filesystem that only Spark knows
     if not inner.is_within(outer, ".") or _is_hidden(inner.path.relative_to(outer.path).parts):
@@ -172,7 +172,7 @@ def check_replaced(path: str | None, **folders: str | None) -> None:
         if path is None or folder is None:
             continue
         try:
-            inner, outer = place_of(name, folder), place_of("path", path)
+            inner, outer = folder_place(name, folder), folder_place("path", path)
         except OptionError:
             continue  # a filesystem that only Spark knows
         if inner.is_within(outer, "."):
@@ -198,7 +198,7 @@ def check_apart(*, path_is_sparks: bool, **folders: str | None) -> None:
         if folder is None:
             continue
         try:
-            place = place_of(name, folder)
+            place = folder_place(name, folder)
         except OptionError:
             if name == "path" and path_is_sparks:
                 continue  # nothing of ours is there

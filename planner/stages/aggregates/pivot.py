@@ -21,7 +21,7 @@ from ....errors import PlanError
 from ....runtime.catalyst.spark_expressions import (
     as_column,
     class_name,
-    filtered,
+    filtered_aggregate,
     ignoring_nulls,
     items,
     replaced,
@@ -84,7 +84,7 @@ class Pivot:
         def of_value(node: Any) -> Any:
             if class_name(node) != "AggregateExpression":
                 return None
-            return filtered(spark, node if in_two_steps else ignoring_nulls(node), condition)
+            return filtered_aggregate(spark, node if in_two_steps else ignoring_nulls(node), condition)
 
         column = as_column(spark, replaced(spark, aggregate, of_value))
         is_null_of_nothing = class_name(aggregate) == "AggregateExpression" and bool(

@@ -15,7 +15,7 @@ from ....runtime.catalyst.spark_joins import SparkJoin, over_columns, python_typ
 from ....runtime.catalyst.spark_plans import whole_plans
 from ....runtime.catalyst.types.arrow_types import arrow_schema, arrow_type
 from ....runtime.operators.contract import KeyedOperator
-from ....runtime.operators.join.columns import LEFT, RIGHT, SIDE_NAMES, TIME_COLUMN, key_column, side_column
+from ....runtime.operators.join.columns import LEFT, RIGHT, SIDE_NAMES, TIME_COLUMN, join_key_column, side_column
 from ....runtime.operators.join.definition import How, JoinSide, TimeBounds
 from ....runtime.operators.join.late_rows import late_sides_schema
 from ....runtime.operators.join.operator import JoinOperator
@@ -62,7 +62,7 @@ def plan_join(left: StageInput, right: StageInput, on: Any, how: str | None) -> 
     output = join_output(condition, joined, plan.how, keeps_time=plan.output_delay_us is not None)
     key_types = plan.key_types
     sides = united_sides(plan.side(LEFT), plan.side(RIGHT), key_types, "join")
-    key_schema = arrow_schema(StructType([StructField(key_column(at), one) for at, one in enumerate(key_types)]))
+    key_schema = arrow_schema(StructType([StructField(join_key_column(at), one) for at, one in enumerate(key_types)]))
 
     delay_us = plan.output_delay_us
 

@@ -21,7 +21,7 @@ from ....runtime.catalyst.spark_expressions import attribute, class_name, items,
 from ....runtime.catalyst.spark_joins import qualified, qualifier_of
 from ....runtime.catalyst.spark_plans import analyzed
 from ....runtime.catalyst.spark_session import empty_frame
-from ....runtime.operators.join.columns import key_column, side_column
+from ....runtime.operators.join.columns import join_key_column, side_column
 from ...inputs.event_time import CARRIER, EVENT_TIME_MARK, last_instant
 from .condition import JoinCondition
 from .side_columns import ColumnsOfSides
@@ -176,7 +176,7 @@ def _sources(condition: JoinCondition, expression: Any) -> tuple[str, ...]:
     for place, pair in enumerate(condition.join.keys):  # a key of two types
         read = [one.exprId().id() for key in pair for one in tree(key) if class_name(one) == "AttributeReference"]
         if sorted(read) == sorted(ids):
-            return (key_column(place),)
+            return (join_key_column(place),)
     raise PlanError(f"join: column {expression.sql()} of the result cannot be told from the sides; join on a condition")
 
 
@@ -218,7 +218,7 @@ def _keys(
         if any(class_name(one) != "AttributeReference" for one in pair):
             return ()
         left, right = (side_column(*condition.places[one.exprId().id()]) for one in pair)
-        ways: list[tuple[str, ...]] = [(key_column(place),)]
+        ways: list[tuple[str, ...]] = [(join_key_column(place),)]
         if how == "full":
             ways += [(left, right), (right, left)]
         else:

@@ -18,7 +18,7 @@ from ....errors import QueryError
 from ..metadata import CheckpointMetadata
 from ..store import CheckpointStore
 from .queue import SavepointRequest
-from .writer import SavepointDraft, check_source
+from .writer import SavepointDraft, check_has_state
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class SavepointCopies:
         with ExitStack() as stack:
             stack.enter_context(self._store.retention.holding(metadata))
             try:
-                check_source(self._store, metadata)  # now: once it is subsumed nobody can tell
+                check_has_state(self._store, metadata)  # now: once it is subsumed nobody can tell
             except Exception as error:
                 for request in requests:
                     _refuse(request, error)

@@ -21,7 +21,7 @@ from ..metadata import CheckpointMetadata, DueSavepoint
 from ..store import CheckpointStore
 from .destination import give_free
 from .store import open_savepoint
-from .writer import SavepointDraft, check_source
+from .writer import SavepointDraft, check_has_state
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ def complete_savepoint(
         CheckpointError: there is something else at the path, or the checkpoint's output is not visible yet.
         CorruptStateError: a state file is not as it was written.
     """
-    check_source(store, metadata)
+    check_has_state(store, metadata)
     target = wanted.path if path is None else path
     if _is_there(target, wanted.savepoint_id):
         give_free(*resolve(target))

@@ -147,7 +147,7 @@ def _names(filesystem: fs.FileSystem, folder: str) -> list[str]:
     return [info.base_name for info in list_files(filesystem, folder)]
 
 
-def check_writable(destination: str) -> None:
+def probe_destination(destination: str) -> None:
     """Raise CheckpointError if nothing can be written to the destination of a savepoint; the folder is made."""
     filesystem, folder = resolve(destination)
     probe = f"{folder}/.{uuid.uuid4().hex}.probe"

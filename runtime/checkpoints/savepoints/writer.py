@@ -100,7 +100,7 @@ class SavepointDraft(SavepointFolder):
         return self.complete(metadata, self._identity.stages, self._identity.max_parallelism)
 
 
-def check_source(store: CheckpointStore, metadata: CheckpointMetadata) -> None:
+def check_has_state(store: CheckpointStore, metadata: CheckpointMetadata) -> None:
     """Raise CheckpointError if a checkpoint is nothing to make a savepoint of."""
     if not any(operator.shards for operator in metadata.operators):
         raise CheckpointError(

@@ -41,7 +41,7 @@ def file_format(spark: SparkSession, name: str) -> FileFormat | None:
         return None
 
 
-def check_writable(
+def check_rows_writable(
     spark: SparkSession, name: str, schema: StructType, options: Mapping[str, str], partition_by: Sequence[str]
 ) -> None:
     """Raise if a file format would refuse rows of this schema; says nothing about other formats.
@@ -85,7 +85,7 @@ def check_jdbc(spark: SparkSession, name: str, options: Mapping[str, str]) -> No
 
 def check_stageable(spark: SparkSession, schema: StructType) -> None:
     """Raise PlanError for columns that cannot wait in Parquet files for their checkpoint, as all output does."""
-    check_writable(spark, _STAGING_FORMAT, schema, {}, ())
+    check_rows_writable(spark, _STAGING_FORMAT, schema, {}, ())
 
 
 def check_hadoop_folder(spark: SparkSession, path: str, options: Mapping[str, str]) -> None:

@@ -35,7 +35,7 @@ from ...support.failpoints import failpoint
 from ...support.ids import JobId
 from ..output_place import OutputPlace
 from ..parquet_form import CODEC_CONF, ParquetForm
-from ..partition_paths import PARTITION_TYPES, PartitionPaths, zone_of
+from ..partition_paths import PARTITION_TYPES, PartitionPaths, session_zone
 from ..staging import StagedFile, staging_folder
 from ..staging_folder import StagingFolder
 from ..transaction import SinkTransaction
@@ -242,7 +242,7 @@ def partition_paths(spark: SparkSession, schema: StructType, partition_by: Seque
             )
     time_zone = str(spark.conf.get("spark.sql.session.timeZone"))
     if any(isinstance(field.dataType, TimestampType) for field in fields):
-        zone_of(time_zone)
+        session_zone(time_zone)
     # The folders have the names that partitionBy was given, as in Spark.
     return PartitionPaths(tuple(columns), tuple(partition_by), tuple(field.dataType for field in fields), time_zone)
 

@@ -38,7 +38,7 @@ from .file_formats import (
     check_hadoop_folder,
     check_jdbc,
     check_partition_columns,
-    check_writable,
+    check_rows_writable,
     file_format,
 )
 from .formats import format_of
@@ -163,7 +163,7 @@ class SparkWriterSink(DeliverySink):
         if self._is_kafka:
             check_messages(self.schema, self._options, column_fold(spark))
         check_partition_columns(self._partition_by, self.schema, column_fold(spark))
-        check_writable(spark, self.name, self.schema, self._options, self._partition_by)
+        check_rows_writable(spark, self.name, self.schema, self._options, self._partition_by)
         if self.table is None:
             check_jdbc(spark, self.name, self._options)
         if self.table is not None:

@@ -84,7 +84,7 @@ def is_tolerant(source: LiveSourceFacts) -> bool:
     return source.options.get("failondataloss", "true").lower() == "false"
 
 
-def offsets_of(line: str) -> Offsets | None:
+def logged_offsets(line: str) -> Offsets | None:
     """An offset of Kafka's as Spark's log has it; None: it is none."""
     try:
         return {
@@ -108,7 +108,7 @@ def kafka_offsets(
     """
     lines, found = offset_entry.splitlines()[2:], []
     for source, number in zip(live_sources(live), numbers, strict=True):
-        offsets = offsets_of(lines[number]) if source.name == "kafka" and number < len(lines) else None
+        offsets = logged_offsets(lines[number]) if source.name == "kafka" and number < len(lines) else None
         if offsets is not None:
             found.append(ReadPosition(source, offsets, topic_ids.get(number, {})))
     return found

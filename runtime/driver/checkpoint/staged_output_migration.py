@@ -33,7 +33,7 @@ from ...connectors.delivery_marks import DeliveryMarks
 from ...connectors.output_place import OutputPlace
 from ...connectors.staged_form import StagedColumn, StagedForm, columns_of, sources_of
 from ...connectors.staged_output import SPARK_SCHEMA, partition_values
-from ...connectors.staging import StagedFile, check_staged, epoch_of, staging_folder, writer_of
+from ...connectors.staging import StagedFile, check_staged, epoch_of, staging_folder, writer_number
 from ...connectors.transaction import SinkTransaction
 from ...jvm.worker_errors import translate
 from ...storage.filesystem import delete_quietly, exists, resolve
@@ -218,7 +218,7 @@ class RestageTask:
 
     def name(self, place: int, attempt: int) -> str:
         """What an attempt makes of the file at a place: epoch and writer stay, since deliveries go by both."""
-        epoch, writer = epoch_of(self.names[place]), writer_of(self.names[place])
+        epoch, writer = epoch_of(self.names[place]), writer_number(self.names[place])
         return f"e{epoch:08d}-s{writer:04d}-f{place:04d}-{self.unique}-{attempt}"
 
     def made(self, source: str, name: str) -> list[StagedFile]:

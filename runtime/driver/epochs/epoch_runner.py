@@ -15,7 +15,7 @@ from ...checkpoints.store import CheckpointStore
 from ...connectors.sources.live_query import Stopped
 from ...metrics.events.facts import FactListener, RowsDelivered, ShardsReused
 from ...operators.contract import EpochSpec
-from ...operators.frame_steps import united
+from ...operators.frame_steps import union_of
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ...spec import JobSpec, Phase, StageSpec
 from ...support.failpoints import failpoint
@@ -23,7 +23,7 @@ from ...tasks.report import ShardReport
 from ..clocks import now_ms
 from ..coordinators.event_channels import JobEvents
 from ..state.job_state import JobState
-from ..state.stage_handoffs import place_of
+from ..state.stage_handoffs import output_place_of
 from .epoch_specs import OBSERVED, last_epoch_of, sorted_pass_of, streaming_epoch_of
 from .graph_epochs import GraphEpochs
 from .pinned_backlog import PinnedBacklog
@@ -105,7 +105,7 @@ class EpochRunner:
             time_ms, orders = now_ms(), {}
             for stage in self.job.readers:
                 inputs = () if rows is None else rows.by_input(stage)
-                frame, timed = united(inputs), None if rows is None else rows.timed(stage)
+                frame, timed = union_of(inputs), None if rows is None else rows.timed(stage)
                 state = self.state.stages[stage.uid]
                 own_ms = final_ms[stage.uid] if isinstance(final_ms, Mapping) else final_ms
                 asks = own_ms == OBSERVED or (own_ms is not None and self.graph.times.in_order(stage))
@@ -151,7 +151,7 @@ class EpochRunner:
             spec, is_known = pin.follow(stage.uid, order.spec, ())
         finished: dict[int, ShardReport] = {}
         if is_known:
-            place = place_of(self.job, self.graph.handoffs, stage.uid)
+            place = output_place_of(self.job, self.graph.handoffs, stage.uid)
             finished = pin.finished(stage.uid, place, follows=not is_first)
             self.listener.on(ShardsReused(len(finished), len(self.state.stages[stage.uid].shards)))
         folder = pin.reports if is_first else pin.reports_of(stage.uid)

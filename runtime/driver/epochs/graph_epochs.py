@@ -28,7 +28,7 @@ from ...metrics.backlog_progress import BacklogProgress
 from ...metrics.events.facts import FactListener, ShardsReused, WholeResultObserved
 from ...operators.contract import EpochSpec
 from ...operators.emission_watermark import EMITTED_COLUMN, emitted_when_due
-from ...operators.frame_steps import united
+from ...operators.frame_steps import union_of
 from ...spec import JobSpec, Phase, StageEdge, StageSpec, over_edges
 from ...support.failpoints import failpoint
 from ...support.ids import EpochNumber
@@ -36,7 +36,7 @@ from ...tasks.report import ShardReport
 from ..clocks import now_ms
 from ..coordinators.event_channels import JobEvents
 from ..state.job_state import JobState
-from ..state.stage_handoffs import place_of
+from ..state.stage_handoffs import output_place_of
 from .epoch_facts import epoch_applied
 from .epoch_specs import following_epoch_of, whole_result_of
 from .event_times import EventTimes, Look
@@ -289,7 +289,7 @@ class GraphEpochs:
         spec, is_known = pin.follow(stage.uid, spec, inputs)
         finished: Mapping[int, ShardReport] = {}
         if is_known:
-            finished = pin.finished(stage.uid, place_of(self.job, self.handoffs, stage.uid), follows=True)
+            finished = pin.finished(stage.uid, output_place_of(self.job, self.handoffs, stage.uid), follows=True)
             self.listener.on(ShardsReused(len(finished), len(state.shards)))
         reports = pin.reports_of(stage.uid)
         return StageRequest(spec, rows, reach=reach, finished=finished, report_folder=reports, in_place=in_place)
@@ -314,13 +314,13 @@ class GraphEpochs:
                 handed_on.append((edge, frame))
         if handed_on:
             frames += over_edges(handed_on, emitted=EMITTED_COLUMN in stage.operator.sort_columns)
-        return united(frames)
+        return union_of(frames)
 
     def _no_rows(self, stage: StageSpec) -> DataFrame | None:
         """What a stage takes of an earlier one that has staged nothing."""
         edge = stage.edges[0]
         handed_on = [(edge, self.handoffs[edge.origin].no_rows)]
-        return united(over_edges(handed_on, emitted=EMITTED_COLUMN in stage.operator.sort_columns))
+        return union_of(over_edges(handed_on, emitted=EMITTED_COLUMN in stage.operator.sort_columns))
 
     def _keeps_shards(self, stage: StageSpec) -> bool:
         """Whether rows are in their shards before a stage gets them: in those of the stage before."""

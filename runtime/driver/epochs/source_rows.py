@@ -15,7 +15,7 @@ from ...catalyst.spark_session import empty_frame
 from ...connectors.sources.live_inputs import INPUT_COLUMN
 from ...connectors.sources.source_lanes import rows_by_lane
 from ...operators.arrival_order import in_one_order
-from ...operators.frame_steps import behind_steps, done, united
+from ...operators.frame_steps import behind_steps, done, union_of
 from ...spark_io.file_rows import with_file_rows
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class SourceRows:
 
     def of(self, stage: StageSpec) -> DataFrame | None:
         """The rows that a stage takes; None: there are none."""
-        return united(self.by_input(stage))
+        return union_of(self.by_input(stage))
 
     def timed(self, stage: StageSpec) -> DataFrame | None:
         """The event times of the rows that move a stage's watermark, in a column ``TIMED``; None: there are none."""
@@ -103,7 +103,7 @@ class SourceRows:
                 frames.append(
                     frame.select(F.timestamp_micros(event_time_us(frame, column)).alias(TIMED), *input_column)
                 )
-        return united(frames)
+        return union_of(frames)
 
     def by_input(self, stage: StageSpec) -> tuple[DataFrame, ...]:
         """The same, each history and what a live source gives of each lane by itself; empty: there are none."""

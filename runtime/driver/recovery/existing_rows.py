@@ -53,7 +53,7 @@ def check_existing_rows(job: JobSpec) -> None:
 def _check(job: JobSpec, store: CheckpointStore, writers: OutputWriters) -> None:
     known = store.identity()
     stages = tuple(json.loads(json.dumps([stage.operator.describe() for stage in job.stages], default=str)))
-    me = writer_of(job, JobIdentity(NO_JOB, stages, job.settings.max_parallelism, job.name))
+    me = writing_job(job, JobIdentity(NO_JOB, stages, job.settings.max_parallelism, job.name))
     others = writers.others(None if known is None else known.job_id)
     same = next((other for other in others if is_same_job(me, other)), None)
     output = job.sink.path
@@ -83,7 +83,7 @@ def prepare_output(job: JobSpec, store: CheckpointStore, identity: JobIdentity) 
     if job.checkpoint_location is None:
         return
     if sink.writer is None:
-        sink.writer = writer_of(job, identity)
+        sink.writer = writing_job(job, identity)
     if not sink.can_replace:
         return
     sink.replacement = Replacement(store.filesystem, f"{store.root}/replaces-existing")
@@ -92,7 +92,7 @@ def prepare_output(job: JobSpec, store: CheckpointStore, identity: JobIdentity) 
         sink.replacement.begin(replaces=job.settings.sink_existing == "replace")
 
 
-def writer_of(job: JobSpec, identity: JobIdentity) -> WritingJob:
+def writing_job(job: JobSpec, identity: JobIdentity) -> WritingJob:
     """The job as its output remembers it."""
     assert job.checkpoint_location is not None, "without one the output is gone with the query"
     return WritingJob(

@@ -37,7 +37,7 @@ from ..coordinators.task_graph import check_finished_tasks
 from ..epochs.pinned_backlog import PinnedBacklog
 from ..sources.replayed_files import LostFile, lost_before_replay, lost_of_backlog
 from ..state.job_state import JobState
-from ..state.stage_handoffs import handoffs_of, place_of
+from ..state.stage_handoffs import handoffs_of, output_place_of
 from .backlog_fingerprint import backlog_fingerprint
 from .initial_state import fresh_state, restored_state
 
@@ -317,7 +317,9 @@ def _recover_backlog(
     def finished() -> dict[str, list[ShardReport]]:
         return {
             one.uid: list(
-                pin.finished(one.uid, place_of(job, handoffs, one.uid), follows=one is not job.stages[0]).values()
+                pin.finished(
+                    one.uid, output_place_of(job, handoffs, one.uid), follows=one is not job.stages[0]
+                ).values()
             )
             for one in job.stages
         }

@@ -25,7 +25,7 @@ from ..sources.source_losses import SourceLosses
 from ..sources.source_offsets import SourceOffsets
 from ..sources.source_status import SourceStatus
 from ..state.job_state import JobState
-from ..state.stage_handoffs import handoffs_of, place_of
+from ..state.stage_handoffs import handoffs_of, output_place_of
 from .run_context import RunContext
 from .run_parts import checkpoint_services, completing_threads, executor_of, scheduler_of
 
@@ -74,7 +74,9 @@ class RunningJob:
         tasks = TaskWorker(lifecycle_of(job, state))
         events = JobEvents.of(job, state, context.wake.set)
         handoffs = handoffs_of(job, context.store)
-        executors = {uid: executor_of(job, state, uid, context, place_of(job, handoffs, uid)) for uid in state.stages}
+        executors = {
+            uid: executor_of(job, state, uid, context, output_place_of(job, handoffs, uid)) for uid in state.stages
+        }
 
         def applied() -> None:
             context.published.of_state(state)

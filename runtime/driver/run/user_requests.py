@@ -7,7 +7,7 @@ import threading
 from concurrent.futures import Future
 
 from ....errors import QueryError
-from ...checkpoints.savepoints.destination import check_destination, check_writable
+from ...checkpoints.savepoints.destination import check_destination, probe_destination
 from ...checkpoints.savepoints.queue import SavepointRequest
 from ...spec import JobSpec
 from ...storage.filesystem import delete_quietly, write_atomically
@@ -52,7 +52,7 @@ class UserRequests:
         if not request.wait and phase is not None and not phase.takes_savepoints:
             raise QueryError(f"no {request} can be taken: {IN_BACKLOG}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
         if request.stop is not None:
-            check_writable(request.path)  # later it would cost the job's run
+            probe_destination(request.path)  # later it would cost the job's run
         self._context.savepoints.ask(request)
         self._context.wake.set()
 

@@ -28,7 +28,7 @@ from ...connectors.sources.data_loss import (
     forgotten_in,
     forgotten_messages,
     is_tolerant,
-    offsets_of,
+    logged_offsets,
 )
 from ...connectors.sources.live_sources import LiveSourceFacts, live_sources
 from ...jvm.jvm_loss import links
@@ -91,7 +91,7 @@ class SourceLosses:
         if history is None or history.finished:
             return []
         frames = [lane.history for lane in self.job.lanes if lane.history is not None]
-        found = [(one, offsets_of(json.dumps(one.kafka_begins))) for frame in frames for one in sources(frame)]
+        found = [(one, logged_offsets(json.dumps(one.kafka_begins))) for frame in frames for one in sources(frame)]
         return [
             ReadPosition(LiveSourceFacts("kafka", one.options), begins) for one, begins in found if begins is not None
         ]
@@ -101,11 +101,11 @@ class SourceLosses:
         log = self.store.spark_log
         try:
             if batch_id < 0:
-                return offsets_of(log.first_offset(number) or "")
+                return logged_offsets(log.first_offset(number) or "")
             lines = log.position(batch_id).offset_entry.splitlines()[2:]
         except OSError:
             return None
-        return offsets_of(lines[number]) if number < len(lines) else None
+        return logged_offsets(lines[number]) if number < len(lines) else None
 
     def _read_range(self, number: int, batch_id: BatchId) -> tuple[Offsets | None, Offsets | None]:
         """From where, and up to where, a micro-batch reads a source; None: it is not known."""

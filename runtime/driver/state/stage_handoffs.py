@@ -31,6 +31,6 @@ def handoffs_of(job: JobSpec, store: CheckpointStore) -> dict[str, StageHandoff]
     return found
 
 
-def place_of(job: JobSpec, handoffs: Mapping[str, StageHandoff], uid: str) -> OutputPlace:
+def output_place_of(job: JobSpec, handoffs: Mapping[str, StageHandoff], uid: str) -> OutputPlace:
     """Where the tasks of a stage put their rows; the sink must be open."""
     return handoffs[uid].place if uid in handoffs else job.sink.output

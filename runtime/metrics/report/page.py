@@ -31,7 +31,7 @@ _SHAPES = {
 }
 
 
-def render(status: JobStatus, runs: Sequence[RunRecord]) -> str:
+def report_page(status: JobStatus, runs: Sequence[RunRecord]) -> str:
     """The page of a job as HTML.
 
     Args:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .definition import Partials
     from .results import Result
 
-#: What :func:`.identity.record_of` has made.
+#: What :func:`.identity.output_record` has made.
 Record = list[dict[str, Any]] | None
 #: The state columns of each buffer of a result; None: they are to be made.
 _Buffers = tuple[tuple[int, ...], ...]

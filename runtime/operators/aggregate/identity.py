@@ -95,7 +95,7 @@ def output_identity(output: OutputColumn, partials: Partials) -> str:
     )
 
 
-def record_of(partials: Partials) -> list[dict[str, Any]]:
+def output_record(partials: Partials) -> list[dict[str, Any]]:
     """What a checkpoint records of the output columns; part of the on-disk contract."""
     return [
         {
@@ -116,7 +116,7 @@ def record_of(partials: Partials) -> list[dict[str, Any]]:
 
 
 def from_record(record: list[dict[str, Any]]) -> list[StoredOutput]:
-    """Inverse of :func:`record_of`."""
+    """Inverse of :func:`output_record`."""
     return [
         StoredOutput(
             output["name"],

@@ -38,7 +38,7 @@ from .columns import GROUPING_ID_COLUMN, MAX_TIME_COLUMN, ROWS_COLUMN, SESSION_E
 from .definition import COUNT_ROWS, STATE_NAME, AggregateMode, Aggregation, GroupColumns, Partials, interval
 from .evolution import take_over
 from .grouping import GroupingSets
-from .identity import output_identity, record_of
+from .identity import output_identity, output_record
 from .late_rows import late_rows
 from .run import KeyedRun
 from .session_run import SessionRun
@@ -64,7 +64,7 @@ class AggregateOperator(Aggregation):
     @property
     def state_record(self) -> list[dict[str, Any]]:
         """Which output columns the state is for."""
-        return record_of(self.partials)
+        return output_record(self.partials)
 
     def evolved(
         self, stored: StateRegistry, record: Any, described: Mapping[str, Any], *, going_on: bool = True

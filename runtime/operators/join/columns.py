@@ -21,7 +21,7 @@ TIME_COLUMN = "__time"
 MATCHED_COLUMN = "__matched"
 
 
-def key_column(place: int) -> str:
+def join_key_column(place: int) -> str:
     """Name of a key column."""
     return f"__k{place}"
 

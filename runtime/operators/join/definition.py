@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from ....state.keys.registry import StateRegistry
 from ...catalyst.types.arrow_types import arrow_schema
 from ..contract import KeyedOperator
-from .columns import LEFT, RIGHT, SIDE_NAMES, TIME_COLUMN, key_column, side_column
+from .columns import LEFT, RIGHT, SIDE_NAMES, TIME_COLUMN, join_key_column, side_column
 
 #: The variables of the state, in the order of their slots: see :mod:`.state.chunks`.
 CHUNKS, MARKS, HEADS = "chunks", "partnered", "rows"
@@ -123,7 +123,7 @@ class StreamJoin(KeyedOperator):
         self.input_times = input_times
         self.how: How = how
         self.key_schema = key_schema
-        self.key_columns = tuple(key_column(place) for place in range(len(key_schema)))
+        self.key_columns = tuple(join_key_column(place) for place in range(len(key_schema)))
         self._key_labels = key_labels
         self.sides = (left, right)
         self.bounds = bounds

@@ -22,7 +22,7 @@ _GOES_ON = {
 }
 
 
-def record_of(join: StreamJoin) -> dict[str, Any]:
+def join_record(join: StreamJoin) -> dict[str, Any]:
     """What a checkpoint says of the state besides its columns."""
     return {
         "how": join.how,

@@ -21,7 +21,7 @@ from ..keyed.keyed_rows import KEY_GROUP_COLUMN
 from .columns import MATCHED_COLUMN, TIME_COLUMN
 from .condition_check import ANSWER_COLUMN, ASKED_COLUMN, is_candidate
 from .definition import StreamJoin
-from .evolution import changes_of, record_of
+from .evolution import changes_of, join_record
 from .first_pass import first_pass_of
 from .late_rows import by_side
 from .run import JoinRun
@@ -50,7 +50,7 @@ class JoinOperator(StreamJoin):
     @property
     def state_record(self) -> Any:
         """What decides which rows are in the state, and what is known of them."""
-        return record_of(self)
+        return join_record(self)
 
     def evolved(
         self, stored: StateRegistry, record: Any, described: Mapping[str, Any], *, going_on: bool = True

@@ -59,7 +59,7 @@ def struct_of(schema: pa.Schema) -> StructType:
     return StructType([StructField(field.name, spark_type(field.type)) for field in schema])
 
 
-def layout_of(stored: OperatorState) -> StateLayout:
+def known_layout(stored: OperatorState) -> StateLayout:
     """How an operator's state is laid out; raises CheckpointError if its checkpoint does not say so."""
     if stored.layout is None:
         raise CheckpointError(
@@ -103,7 +103,7 @@ class Shards:
         Raises:
             CheckpointError: the checkpoint does not say what the keys are.
         """
-        layout = layout_of(stored)
+        layout = known_layout(stored)
         return cls(
             filesystem=store.filesystem,
             location=store.location,

@@ -56,7 +56,7 @@ TAG, ORDER, EXPIRES = "__tag", "__order", "__expires"
 _OWN = [StructField(TAG, IntegerType()), StructField(ORDER, LongType()), StructField(EXPIRES, LongType())]
 
 
-def key_column(place: int) -> str:
+def change_key_column(place: int) -> str:
     """The column of a key field, by its place."""
     return f"__key{place}"
 
@@ -129,7 +129,7 @@ class StateChangeTask:
             with self.base.opened(shard) if self.base is not None and has_base else nullcontext(None) as view:
                 codec = KeyCodec(self.key_schema)
                 reader = RowReader(change_schema(self.registry))
-                slices = KeySlices(codec, tuple(map(key_column, range(len(self.key_schema)))))
+                slices = KeySlices(codec, tuple(map(change_key_column, range(len(self.key_schema)))))
                 keyed = KeyedRows(batches, slices, HandedOverRows(reader.rows))
                 counters = ShardCounters()
                 if self.is_rows:

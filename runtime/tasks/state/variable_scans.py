@@ -6,12 +6,12 @@ from ....state.keys.registry import StateDescriptor, StateRegistry
 from ...checkpoints.metadata import OperatorState
 from ...operators.join.definition import HEADS
 from .join_scan import JoinScan
-from .scan_task import RecordScan, RowScan, Shards, layout_of
+from .scan_task import RecordScan, RowScan, Shards, known_layout
 
 
 def scans_of(stored: OperatorState, shards: Shards) -> dict[str, RowScan | RecordScan]:
     """A scan for each state variable."""
-    values = layout_of(stored).values
+    values = known_layout(stored).values
     registry = StateRegistry.from_json(stored.registry)
     if values == "joined":
         # Its other variables are parts of this one.

@@ -14,7 +14,7 @@ from mixedmode.errors import OptionError, OutputSchemaError
 from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
 from mixedmode.runtime.connectors import partitioned_output
 from mixedmode.runtime.connectors.output_place import OutputPlace
-from mixedmode.runtime.connectors.partition_paths import PartitionPaths, escaped, zone_of
+from mixedmode.runtime.connectors.partition_paths import PartitionPaths, escaped, session_zone
 from mixedmode.runtime.connectors.sinks.files import partition_paths
 from mixedmode.runtime.connectors.staged_output import partition_values
 from pyarrow import fs
@@ -127,8 +127,8 @@ def test_an_attempt_that_fails_leaves_no_open_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "hours"), [("UTC", 0), ("Z", 0), ("+02:00", 2), ("GMT-8", -8), ("Asia/Tokyo", 9)])
 def test_time_zones_of_sessions(name: str, hours: int) -> None:
     """Spark takes names and offsets."""
-    offset = zone_of(name).utcoffset(MOMENT)
+    offset = session_zone(name).utcoffset(MOMENT)
     assert offset is not None
     assert offset.total_seconds() == hours * 3600
     with pytest.raises(OptionError, match=r"timeZone = 'Moon/Base' is not known to Python"):
-        zone_of("Moon/Base")
+        session_zone("Moon/Base")

@@ -18,7 +18,7 @@ from mixedmode.runtime.driver.epochs.source_rows import SourceRows
 from mixedmode.runtime.jobs.row_pass import ReadRows, RowPass, recognise_parts
 from mixedmode.runtime.jobs.shuffle import with_key_group
 from mixedmode.runtime.operators.contract import EpochSpec, InOrder
-from mixedmode.runtime.operators.frame_steps import united
+from mixedmode.runtime.operators.frame_steps import union_of
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.runtime.scan.engines import LEAST_BYTES
 from mixedmode.runtime.scan.parquet_scan import NotTakenError
@@ -147,9 +147,9 @@ def test_a_deduplication_gets_the_rows_that_spark_prepares(
     for spec in specs:
         found = read(spark, operator, inputs, spec, tmp_path)
         assert found is not None
-        assert found.rows == united(inputs).count()
+        assert found.rows == union_of(inputs).count()
         batches = [batch for shard in range(SHARDS) for batch in found.runs.of_shard(shard)]
-        by_spark = with_key_group(operator.prepare(united(inputs), spec), operator, GROUPS).toArrow()
+        by_spark = with_key_group(operator.prepare(union_of(inputs), spec), operator, GROUPS).toArrow()
         assert {field.name for field in by_spark.schema} == {*batches[0].schema.names}
         ours = pa.Table.from_batches(batches).select(by_spark.schema.names)
         for field in by_spark.schema:
@@ -188,7 +188,7 @@ def test_a_join_gets_what_spark_makes_of_a_first_pass(
         assert found is not None
         assert found.rows == 2 * frame.count()
         batches = [batch for shard in range(SHARDS) for batch in found.runs.of_shard(shard)]
-        made = operator.first_pass(united(inputs), spec, lambda rows: rows, counted=False)
+        made = operator.first_pass(union_of(inputs), spec, lambda rows: rows, counted=False)
         whole = made.output if made.rows is None else made.output.union(made.rows)
         by_spark = with_key_group(whole, operator, GROUPS).toArrow()
         ours = pa.concat_tables(

@@ -58,7 +58,7 @@ _FINAL: dict[str, str] = {
 }
 
 
-def translated(error: KafkaError, about: str = "") -> Exception:
+def explained_kafka_error(error: KafkaError, about: str = "") -> Exception:
     """What a failure of the client means here.
 
     Args:
@@ -115,9 +115,9 @@ class Client:
         try:
             error = self._producer.list_topics(topic, REQUEST_S).topics[topic].error
         except KafkaException as failure:
-            raise translated(failure.args[0]) from failure
+            raise explained_kafka_error(failure.args[0]) from failure
         if error is not None and error.name() not in ("UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE"):
-            raise translated(error)
+            raise explained_kafka_error(error)
         return error is None
 
     def send(self, rows: pa.RecordBatch) -> str:
@@ -150,7 +150,7 @@ class Client:
             except BufferError:  # what is waiting must go first
                 self._poll(1.0)
             except KafkaException as error:
-                raise translated(error.args[0], f"a message for topic {topic!r}: ") from error
+                raise explained_kafka_error(error.args[0], f"a message for topic {topic!r}: ") from error
 
     def mark(self, marker: Marker) -> None:
         """Have all messages in the log, and the marker in their transaction, which it begins if there is none."""
@@ -192,15 +192,15 @@ class Client:
                 self._producer.poll(0)
             self._raise_failed()
             said: KafkaError = error.args[0]
-            more = [translated(one) for one in self._said]
+            more = [explained_kafka_error(one) for one in self._said]
             final = next((one for one in more if isinstance(one, CheckpointError)), None)
-            raise final or translated(said) from error
+            raise final or explained_kafka_error(said) from error
         self._raise_failed()
 
     def _raise_failed(self) -> None:
         if self._failed:
             error, topic = self._failed[0]
-            raise translated(error, f"a message for topic {topic!r}: ")
+            raise explained_kafka_error(error, f"a message for topic {topic!r}: ")
 
     def _delivered(self, error: KafkaError | None, message: Any) -> None:
         if error is not None and error.name() not in ("_PURGE_QUEUE", "_PURGE_INFLIGHT"):
@@ -224,12 +224,12 @@ def committed(config: Mapping[str, str], group: str) -> list[Any]:
         )
         found = asked[group].result(REQUEST_S + 1).topic_partitions
     except KafkaException as error:
-        raise translated(error.args[0]) from error
+        raise explained_kafka_error(error.args[0]) from error
     except futures.TimeoutError as error:
         raise Interrupted(f"no answer on the offsets of group {group}") from error
     for at in found or ():
         if at.error is not None:
-            raise translated(at.error)
+            raise explained_kafka_error(at.error)
     return [at for at in found or () if at.offset >= 0]
 
 

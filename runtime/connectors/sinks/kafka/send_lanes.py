@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...staging import StagedFile, epoch_of, writer_of
+from ...staging import StagedFile, epoch_of, writer_number
 
 #: The most lanes, part of the contract with what earlier runs have sent, as is the next one: who changes them needs
 #: another version of :class:`.markers.Marker`, and must read both.
@@ -49,5 +49,5 @@ def lanes_of(files: Sequence[StagedFile]) -> list[SendLane]:
     dealt: dict[int, list[StagedFile]] = {}
     for file in sorted(files, key=lambda file: epoch_of(file.name)):
         if file.rows:
-            dealt.setdefault(writer_of(file.name) % number, []).append(file)
+            dealt.setdefault(writer_number(file.name) % number, []).append(file)
     return [SendLane(lane, tuple(dealt[lane])) for lane in sorted(dealt)]

@@ -135,7 +135,7 @@ class KeyBlock:
 
     def timers(self) -> BlockTimers | None:
         """What becomes of timers; None: nothing."""
-        return merged(self._timers) if self._timers else None
+        return merged_timers(self._timers) if self._timers else None
 
     def close(self) -> list[BlockCells]:
         """The handler has ended; what it has changed, but for timers."""
@@ -164,7 +164,7 @@ class BlockTimers:
         return BlockTimers(self.places[mask], self.times_ms[mask], self.registered[mask])
 
 
-def merged(calls: Sequence[BlockTimers]) -> BlockTimers:
+def merged_timers(calls: Sequence[BlockTimers]) -> BlockTimers:
     """What becomes of timers after all of these calls; the last one that names a timer counts."""
     places = np.concatenate([call.places for call in calls])
     times_ms = np.concatenate([call.times_ms for call in calls])

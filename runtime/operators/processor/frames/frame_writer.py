@@ -23,7 +23,7 @@ from pyspark.sql.types import StructField, StructType
 from .....errors import OutputSchemaError
 from ....catalyst.types.arrow_types import arrow_schema
 from ....jvm.user_frames import UserFrames
-from ..rows.row_writer import is_mutable, misfit, snapshot
+from ..rows.row_writer import frozen_value, is_mutable, misfit
 from .frame_settings import FrameSettings
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class _Column:
         if isinstance(values, np.ndarray):
             if self._mutable and values.dtype == np.object_:
                 for place, value in enumerate(values):
-                    values[place] = snapshot(value)
+                    values[place] = frozen_value(value)
             return values
         import pandas as pd
 

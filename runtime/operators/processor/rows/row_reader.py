@@ -109,7 +109,7 @@ def _column_reader(field: StructField) -> Callable[[pa.Array], list[Any]]:
         return _instants
     if isinstance(data_type, TimestampType):
         moments = LocalMoments()
-        return lambda column: _with_nulls(column, moments.naive_column(micros_of(column)))
+        return lambda column: _with_nulls(column, moments.naive_column(timestamp_micros(column)))
     schema = StructType([StructField("value", data_type)])
 
     def convert(column: pa.Array) -> list[Any]:
@@ -133,7 +133,7 @@ def _days(column: pa.Array) -> list[Any]:
 
 def _instants(column: pa.Array) -> list[Any]:
     """Microsecond timestamps as naive datetimes (their UTC wall clock)."""
-    return _with_nulls(column, _times(micros_of(column).astype("datetime64[us]"), datetime))
+    return _with_nulls(column, _times(timestamp_micros(column).astype("datetime64[us]"), datetime))
 
 
 def _times(values: np.ndarray, wanted: type[date]) -> list[Any]:
@@ -146,7 +146,7 @@ def _times(values: np.ndarray, wanted: type[date]) -> list[Any]:
     return times
 
 
-def micros_of(column: pa.Array) -> np.ndarray:
+def timestamp_micros(column: pa.Array) -> np.ndarray:
     """Microseconds since the epoch of a timestamp column; nulls are 0."""
     micros = column.cast(pa.timestamp("us", column.type.tz)).view(pa.int64())
     return (micros.fill_null(0) if column.null_count else micros).to_numpy()

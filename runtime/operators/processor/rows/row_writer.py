@@ -73,7 +73,7 @@ class RowBuffer:
         before = len(values)
         for row in rows:
             fitting = row if type(row) is tuple and len(row) == width else check(row, key)
-            values.extend(map(snapshot, fitting) if self._mutable else fitting)
+            values.extend(map(frozen_value, fitting) if self._mutable else fitting)
             if len(values) >= self._full:
                 self._flush_within(key)
                 before = 0
@@ -101,18 +101,18 @@ def is_mutable(field: StructField) -> bool:
     return not isinstance(field.dataType, AtomicType) or isinstance(field.dataType, BinaryType)
 
 
-def snapshot(value: Any) -> Any:
+def frozen_value(value: Any) -> Any:
     """A value of an output row without anything that its owner could still change."""
     if isinstance(value, tuple):
-        parts = [snapshot(part) for part in value]
+        parts = [frozen_value(part) for part in value]
         if all(part is old for part, old in zip(parts, value, strict=True)):
             return value
         names = getattr(value, "__fields__", None)
         return tuple(parts) if names is None else Row(*names)(*parts)
     if isinstance(value, list):
-        return [snapshot(part) for part in value]
+        return [frozen_value(part) for part in value]
     if isinstance(value, dict):
-        return {key: snapshot(part) for key, part in value.items()}
+        return {key: frozen_value(part) for key, part in value.items()}
     if isinstance(value, bytearray):
         return bytes(value)
     return value.copy() if isinstance(value, np.ndarray) else value

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from mixedmode.errors import OptionError, PlanError
-from mixedmode.runtime.connectors.sinks.file_formats import check_hadoop_folder, check_writable, file_format
+from mixedmode.runtime.connectors.sinks.file_formats import check_hadoop_folder, check_rows_writable, file_format
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StringType, StructField, StructType
@@ -25,7 +25,7 @@ def refusal(
 ) -> Exception | None:
     """Why the format is refused; None: it is not."""
     try:
-        check_writable(spark, format, schema, options, partition_by)
+        check_rows_writable(spark, format, schema, options, partition_by)
     except (PlanError, OptionError) as error:
         return error
     return None
@@ -87,7 +87,7 @@ def test_it_says_what_spark_would_say(
 def test_the_error_names_format_column_and_type(spark: SparkSession) -> None:
     """And what to do instead."""
     with pytest.raises(PlanError) as caught:
-        check_writable(spark, "csv", StructType.fromDDL(WINDOWED), {}, [])
+        check_rows_writable(spark, "csv", StructType.fromDDL(WINDOWED), {}, [])
     for part in ("format csv", "`window`", "STRUCT<start: TIMESTAMP", "parquet", "foreachBatch", "'window.start'"):
         assert part in str(caught.value)
     assert "SQLSTATE" not in str(caught.value)
@@ -96,7 +96,9 @@ def test_the_error_names_format_column_and_type(spark: SparkSession) -> None:
 def test_a_bad_option_is_an_option_error(spark: SparkSession) -> None:
     """The option that is wrong is in Spark's message, the values of the others are not repeated."""
     with pytest.raises(OptionError, match=r"format csv cannot write .* \(compression, key\): .*shredder") as caught:
-        check_writable(spark, "csv", StructType.fromDDL("k string"), {"compression": "shredder", "key": "hush"}, [])
+        check_rows_writable(
+            spark, "csv", StructType.fromDDL("k string"), {"compression": "shredder", "key": "hush"}, []
+        )
     assert "hush" not in str(caught.value)
 
 
@@ -112,7 +114,7 @@ def test_a_name_that_a_format_cannot_store(spark: SparkSession, tmp_path: Path) 
 def test_other_formats_are_not_asked(spark: SparkSession, format: str) -> None:
     """What is no file format answers when it is written."""
     assert file_format(spark, format) is None
-    check_writable(spark, format, StructType.fromDDL(WINDOWED), {}, [])
+    check_rows_writable(spark, format, StructType.fromDDL(WINDOWED), {}, [])
 
 
 def test_a_version_of_spark_that_cannot_be_asked(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +126,7 @@ def test_a_version_of_spark_that_cannot_be_asked(spark: SparkSession, monkeypatc
     monkeypatch.setattr(spark_formats, "_PACKAGE", "org.apache.spark.sql.execution.elsewhere")
     assert file_format(spark, "csv") is None
     monkeypatch.setattr(file_formats, "file_format", lambda spark, name: csv)
-    check_writable(spark, "csv", StructType.fromDDL(WINDOWED), {}, [])
+    check_rows_writable(spark, "csv", StructType.fromDDL(WINDOWED), {}, [])
 
 
 def test_a_file_in_place_of_the_folder(spark: SparkSession, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mixedmode.runtime.connectors.sources.data_loss import behind, between, offsets_of
+from mixedmode.runtime.connectors.sources.data_loss import behind, between, logged_offsets
 from mixedmode.runtime.spark_io.spark_kafka import TopicRange
 
 
@@ -75,5 +75,5 @@ def test_what_a_micro_batch_lacks(
 
 def test_offsets_of_other_sources_are_none() -> None:
     """A file source's entry, one of no known form, and none at all are no offsets of partitions."""
-    assert offsets_of('{"t":{"0":3}}') == {"t": {0: 3}}
-    assert [offsets_of(line) for line in ('{"logOffset":3}', "-", "17")] == [None, None, None]
+    assert logged_offsets('{"t":{"0":3}}') == {"t": {0: 3}}
+    assert [logged_offsets(line) for line in ('{"logOffset":3}', "-", "17")] == [None, None, None]

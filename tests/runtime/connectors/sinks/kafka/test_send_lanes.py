@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mixedmode.runtime.connectors.sinks.kafka.send_lanes import MOST_LANES, lanes_of
-from mixedmode.runtime.connectors.staging import StagedFile, writer_of
+from mixedmode.runtime.connectors.staging import StagedFile, writer_number
 
 
 def staged(epoch: int, writer: int, rows: int, kind: str = "s") -> StagedFile:
@@ -23,7 +23,7 @@ def test_large_ones_are_dealt_by_shard() -> None:
     lanes = lanes_of(files)
     assert len(lanes) == MOST_LANES and sum(lane.rows for lane in lanes) == 600_000
     for lane in lanes:
-        assert {writer_of(file.name) % MOST_LANES for file in lane.files} == {lane.number}
+        assert {writer_number(file.name) % MOST_LANES for file in lane.files} == {lane.number}
         assert [file.name[:9] for file in lane.files] == sorted(file.name[:9] for file in lane.files)
     assert lanes_of(files[:6]) != lanes_of(files) and len(lanes_of(files[:6])) == 3
     assert lanes_of([]) == []
@@ -31,6 +31,6 @@ def test_large_ones_are_dealt_by_shard() -> None:
 
 def test_who_wrote_a_file() -> None:
     """Its name says: a shard, or a partition of the tail; also when it was staged again."""
-    assert [writer_of(staged(1, 12, 1, kind).name) for kind in "st"] == [12, 12]
-    assert writer_of("e00000001-s0003-f0007-ab-9.parquet") == 3
-    assert writer_of("e00000001-a.parquet") == 0
+    assert [writer_number(staged(1, 12, 1, kind).name) for kind in "st"] == [12, 12]
+    assert writer_number("e00000001-s0003-f0007-ab-9.parquet") == 3
+    assert writer_number("e00000001-a.parquet") == 0
