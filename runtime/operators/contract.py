@@ -184,6 +184,22 @@ class SparkQuestions(Protocol):
         """What :meth:`ask` gives, with Spark's answers."""
 
 
+class OutputsUnsorted(ABC):
+    """An operator that deals with some rows of a sorted pass before they are sorted."""
+
+    @abstractmethod
+    def output_unsorted(
+        self, context: ShardContext, rows: Iterator[pa.RecordBatch], done: Callable[[pa.RecordBatch], None]
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows that :meth:`KeyedOperator.run` is to get, sorted; the others are dealt with on the way.
+
+        Args:
+            context: that of ``run``.
+            rows: the rows as they come, each of a key of its own.
+            done: is told of rows that are dealt with.
+        """
+
+
 class KeyedOperator(ABC):
     """One keyed stage's operator.  Built on the driver, pickled to the tasks.
 
@@ -345,18 +361,6 @@ class KeyedOperator(ABC):
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__, **attributes)
         return other
-
-    def output_unsorted(
-        self, context: ShardContext, rows: Iterator[pa.RecordBatch], done: Callable[[pa.RecordBatch], None]
-    ) -> Iterator[pa.RecordBatch]:
-        """The rows that :meth:`run` is to get, sorted; those whose order does not matter are dealt with on the way.
-
-        Args:
-            context: that of :meth:`run`.
-            rows: the rows as they come; where the operator ``aggregates_by_key``, each is of a key of its own.
-            done: is told of rows that are dealt with.
-        """
-        return rows
 
     @abstractmethod
     def run(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> None:

@@ -33,7 +33,7 @@ from ...catalyst.columns import quoted
 from ...catalyst.struct_fields import recast
 from ...catalyst.types.arrow_types import arrow_schema
 from ..arrival_order import ARRIVAL_COLUMNS, arrival_columns, with_arrival
-from ..contract import EpochSpec, EvolvedOperator, ShardContext
+from ..contract import EpochSpec, EvolvedOperator, OutputsUnsorted, ShardContext
 from .columns import GROUPING_ID_COLUMN, MAX_TIME_COLUMN, ROWS_COLUMN, SESSION_END_COLUMN, SESSION_START_COLUMN
 from .definition import COUNT_ROWS, STATE_NAME, AggregateMode, Aggregation, GroupColumns, Partials, interval
 from .evolution import take_over
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-class AggregateOperator(Aggregation):
+class AggregateOperator(Aggregation, OutputsUnsorted):
     """A keyed stage that aggregates; made by ``planner.stages.aggregates``."""
 
     def with_output_mode(self, output_mode: AggregateMode, uid: str) -> AggregateOperator:

@@ -33,7 +33,7 @@ from ...connectors.output_place import AttemptOutput, OutputPlace
 from ...connectors.staging import in_partition
 from ...jvm.worker.worker_tasks import task_begins
 from ...operators.columnar.few_rows import FewRows
-from ...operators.contract import EpochSpec, KeyedOperator, ShardContext, ShardCounters
+from ...operators.contract import EpochSpec, KeyedOperator, OutputsUnsorted, ShardContext, ShardCounters
 from ...operators.emission_watermark import emitted_schema
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ...protocols.operator_events.task_events import ShardInbox, TaskEvents
@@ -335,18 +335,18 @@ class _Attempt:
         """Run the operator over the rows, sorted here if Spark has not; returns the bytes that the sorter spilled."""
         task, folder = self.task, self.task.sorted_pass.progress_folder
         # Sorted rows are not worth another way, and rows of two origins may be of one key.
-        is_unsorted = task.sort is not None and task.runs is None
+        unsorted = operator if isinstance(operator, OutputsUnsorted) and task.sort and task.runs is None else None
         if folder is None:
-            if is_unsorted:
-                batches = operator.output_unsorted(context, batches, lambda _: None)
+            if unsorted is not None:
+                batches = unsorted.output_unsorted(context, batches, lambda _: None)
             with sorted_here(task.sort, task.states.local_dir, self.meter, batches) as (rows, sorter):
                 operator.run(context, rows)
                 return _spilled(sorter)
         attempt = str(self.task_attempt_id)
         progress = TaskProgress(task.states.filesystem, folder, attempt, operator.rows_column)
         batches = progress.reading(batches)
-        if is_unsorted:
-            batches = operator.output_unsorted(context, batches, progress.processed)
+        if unsorted is not None:
+            batches = unsorted.output_unsorted(context, batches, progress.processed)
         with sorted_here(task.sort, task.states.local_dir, self.meter, batches) as (rows, sorter):
             progress.spilled(_spilled(sorter))
             operator.run(context, progress.processing(rows))
