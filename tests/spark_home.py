@@ -2,8 +2,8 @@
 
 - Python workers import PySpark as it is installed.  In PySpark's own home they find it in a zip file first, in which
   Python compiles each module anew: half of what the daemon and each worker take to start.
-- Jars of which no test needs a class (Hive, Kubernetes, MLlib) are not there.  They are two fifths of all, and a JVM
-  opens all that there are: without them a driver takes a third less CPU time until it has a session.
+- Jars of which no test needs a class (Kubernetes, MLlib) are not there, as a JVM opens all that there are, and looks
+  into each for a name that no class has.
 - What a cluster within a JVM writes lands in the folder in which the JVM was started, not in the home.  So there need
   be one home only, and all JVMs have the class path of the archive in ``jvm_archive.py``.
 """
@@ -16,12 +16,10 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-#: How the names of jars begin of which no test needs a class.
+#: How the names of jars begin of which no test needs a class.  (Hive's are needed by Iceberg's tables in folders.)
 NOT_NEEDED = re.compile(
-    "hive-(?!storage)|spark-(hive|kubernetes|yarn|connect|graphx|mllib|pipelines|repl)|kubernetes-|volcano-|vertx-"
-    "|zjsonpatch|datanucleus|derby|breeze|spire|algebra|cats-|arpack|blas|lapack|JTransforms|JLargeArrays|javax.jdo|jdo-"
-    "|jta-|transaction-api|HikariCP|commons-(dbcp|pool)-|super-csv|stax-api|libfb303|libthrift|jpam|jline|ST4|antlr-runtime"
-    "|opencsv|json-1|javolution|audience|zookeeper|scala-compiler|netty-.*(osx|windows|aarch|riscv|kqueue)"
+    "spark-(kubernetes|yarn|connect|graphx|mllib|pipelines|repl)|kubernetes-|volcano-|vertx-|zjsonpatch|breeze|spire"
+    "|algebra|cats-|arpack|blas|lapack|JTransforms|JLargeArrays|scala-compiler|netty-.*(osx|windows|aarch|riscv|kqueue)"
 )
 
 
