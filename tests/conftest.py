@@ -170,8 +170,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, more_jars: str) -> Iterator[
     for _ in range(FRESH_JOBS):  # who reads small histories must not depend on the order of tests
         session.range(1).collect()
     local_files.write_without_processes(session)
-    if not os.environ.get("NO_REMEMBER"):
-        java_classes.remember()
+    java_classes.remember()
     yield session
     session.stop()
 
