@@ -14,7 +14,7 @@ from pyarrow import fs
 from ..storage.filesystem import exists, write_atomically
 from ..support.failpoints import failpoint
 from .sink_calls import SinkCall
-from .staging import StagedFile
+from .staging import StagedFile, marker_name
 from .transaction import SinkTransaction
 
 
@@ -24,7 +24,7 @@ class DeliveryMarks:
 
     Args:
         filesystem: of the folder.
-        folder: where the files are staged; the sweep after a commit takes the markers away.
+        folder: where the files are staged; the sweep behind the checkpoint takes the markers away.
         transaction: whose they are.
     """
 
@@ -34,7 +34,7 @@ class DeliveryMarks:
 
     @property
     def _of_all(self) -> str:
-        return f"{self.folder}/delivered-{self.transaction.id:08d}"
+        return f"{self.folder}/{marker_name('delivered', self.transaction.id)}"
 
     def _of(self, call: SinkCall) -> str:
         return f"{self._of_all}-call-{call.id:08d}"

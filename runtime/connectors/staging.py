@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pyarrow import fs
 
 from ...errors import CorruptStateError
-from ..support.ids import NO_EPOCH, EpochNumber, JobId
+from ..support.ids import NO_EPOCH, CheckpointId, EpochNumber, JobId
 
 _CHUNK_BYTES = 1 << 20
 
@@ -93,6 +93,25 @@ def epoch_of(file_name: str) -> EpochNumber:
     """The epoch in which a state or output file was written; attempts put it first in their names."""
     match = _EPOCH.match(file_name)
     return EpochNumber(int(match[1])) if match else NO_EPOCH
+
+
+def marker_name(what: str, checkpoint_id: int) -> str:
+    """The name of a file that says how far the output of a checkpoint has come.
+
+    Args:
+        what: says what is done with the output, in small letters.
+        checkpoint_id: the id of the checkpoint, which is that of its transactions.
+    """
+    return f"{what}-{checkpoint_id:08d}"
+
+
+_MARKER = re.compile(r"^[a-z]+-(\d{8,})\b")
+
+
+def checkpoint_of_marker(file_name: str) -> CheckpointId | None:
+    """The checkpoint that a marker, or the temporary file that becomes one, is of; None: it is another file."""
+    match = _MARKER.match(file_name)
+    return CheckpointId(int(match[1])) if match else None
 
 
 def writer_number(file_name: str) -> int:

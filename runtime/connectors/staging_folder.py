@@ -12,8 +12,8 @@ from ...errors import CheckpointError
 from ..spark_io.parquet import read_parquet
 from ..storage.deletions import delete_files
 from ..storage.filesystem import delete_quietly, list_files
-from ..support.ids import EpochNumber
-from .staging import StagedFile, epoch_of
+from ..support.ids import CheckpointId, EpochNumber
+from .staging import StagedFile, checkpoint_of_marker, epoch_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,16 +63,30 @@ class StagingFolder:
         """Remove staged files."""
         delete_files(self.filesystem, [f"{self.path}/{file.name}" for file in files])
 
-    def sweep(self, up_to_epoch: EpochNumber | None = None, keep: Collection[str] = ()) -> int:
-        """Remove what losing attempts staged; returns how many files.  Called when nothing is pending.
+    def sweep(
+        self,
+        up_to_epoch: EpochNumber | None = None,
+        up_to_checkpoint: CheckpointId | None = None,
+        keep: Collection[str] = (),
+    ) -> int:
+        """Remove what losing attempts staged, and markers of what was handed over; returns how many files.
 
         Args:
-            up_to_epoch: leave files of later epochs alone; None: remove all (no task of the job runs).
+            up_to_epoch: the last one of a complete checkpoint; files of later epochs are left alone, as a later
+                checkpoint may be handed over meanwhile.  None: remove all (no task of the job runs, and nothing is
+                pending).
+            up_to_checkpoint: that checkpoint; markers of later ones are left alone.
             keep: names of files to keep.
         """
         removed = 0
         for info in list_files(self.filesystem, self.path):
-            old = up_to_epoch is None or epoch_of(info.base_name) <= up_to_epoch
+            marked = checkpoint_of_marker(info.base_name)
+            if up_to_epoch is None:
+                old = True
+            elif marked is None:
+                old = epoch_of(info.base_name) <= up_to_epoch
+            else:
+                old = up_to_checkpoint is not None and marked <= up_to_checkpoint
             if old and info.base_name not in keep:
                 delete_quietly(self.filesystem, info.path)
                 removed += 1

@@ -73,7 +73,9 @@ class Shown:
             if file.name not in self.rows:
                 self.rows[file.name] = plain(self.staged.pop(file.name)).to_pylist()
 
-    def sweep(self, up_to_epoch: int | None = None, keep: Collection[str] = ()) -> None:
+    def sweep(
+        self, up_to_epoch: int | None = None, up_to_checkpoint: int | None = None, keep: Collection[str] = ()
+    ) -> None:
         for name in [name for name in self.staged if up_to_epoch is None or epoch_of(name) <= up_to_epoch]:
             del self.staged[name]
 

@@ -279,7 +279,7 @@ class Driver:
         commit_transaction(job, store, metadata)
         store.retention.subsume(self.retained)
         store.guard()
-        job.sink.staging.sweep(number)
+        job.sink.staging.sweep(number, number)
         store.retention.collect_garbage(UID, [metadata.operators[0].shards[0].load()], up_to_epoch=number)
         return metadata
 

@@ -75,16 +75,16 @@ class Round:
 
     def clean(self) -> None:
         """Remove older checkpoints, and files that nothing names."""
-        services, store, epoch = self.services, self.services.store, self.cut.epoch
+        services, store, epoch, number = self.services, self.services.store, self.cut.epoch, self.cut.number
         store.retention.subsume(services.job.settings.retained_checkpoints, keep_ms=KEEP_MS)
         discard_if_behind(store)
         failpoint("checkpoint-before-gc")
         store.guard()
-        services.job.sink.staging.sweep(epoch)
+        services.job.sink.staging.sweep(epoch, number)
         if services.job.late_rows is not None:
-            services.job.late_rows.sink.staging.sweep(epoch)
+            services.job.late_rows.sink.staging.sweep(epoch, number)
         for handoff in services.handoffs.values():
-            handoff.staging.sweep(epoch)
+            handoff.staging.sweep(epoch, number)
         store.spark_log.seal()
         services.clean_sources(self.cut.spark)
         for stage in self.cut.stages:

@@ -28,7 +28,7 @@ from ....jvm.worker_errors import translate
 from ....storage.filesystem import exists, read_bytes, write_atomically
 from ....support.failpoints import failpoint
 from ....support.ids import NO_JOB, JobId
-from ...staging import epoch_of
+from ...staging import epoch_of, marker_name
 from ..deliveries import Deliveries
 from ..per_checkpoint import PerCheckpointSink
 from .client import check_config, offsets_are_kept_ms, silence
@@ -145,7 +145,7 @@ class KafkaSink(PerCheckpointSink):
 
     def hand_over_transaction(self, transaction: SinkTransaction) -> None:
         lanes = lanes_of(transaction.files)
-        begun = f"{self.staging.path}/sending-{transaction.id:08d}"
+        begun = f"{self.staging.path}/{marker_name('sending', transaction.id)}"
         begun_ms = int(read_bytes(self.staging.filesystem, begun)) if exists(self.staging.filesystem, begun) else None
         if begun_ms is None:
             write_atomically(self.staging.filesystem, begun, str(self.now_ms()).encode())

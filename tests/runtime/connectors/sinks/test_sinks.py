@@ -19,6 +19,7 @@ from mixedmode.runtime.connectors.staging import StagedFile
 from mixedmode.runtime.connectors.staging_folder import StagingFolder
 from mixedmode.runtime.connectors.transaction import SinkTransaction
 from mixedmode.runtime.support import failpoints
+from mixedmode.runtime.support.ids import CheckpointId, EpochNumber
 from pyarrow import fs
 from pyspark.sql.types import IntegerType, StructField, StructType
 
@@ -133,6 +134,18 @@ def test_sweep_removes_what_lost(parquet: Sink, tmp_path: Path) -> None:
     assert visible(tmp_path / "out") == [1]
 
 
+def test_sweep_leaves_the_markers_of_a_later_checkpoint(tmp_path: Path) -> None:
+    """What is removed behind a checkpoint is none of what the next one writes meanwhile: its markers, and the temporary
+    files that become them, stay until it is complete."""
+    names = ["delivered-00000003", "delivered-00000003-call-00000007", "sending-00000003", "sending-00000003.ab12.tmp"]
+    for name in [*names, *(name.replace("3", "2", 1) for name in names)]:
+        (tmp_path / name).touch()
+    folder = StagingFolder(LOCAL, str(tmp_path))
+    assert folder.sweep(EpochNumber(9), CheckpointId(2)) == 4
+    assert sorted(os.listdir(tmp_path)) == names
+    assert folder.sweep(EpochNumber(9), CheckpointId(3)) == 4
+
+
 def test_two_jobs_may_share_an_output_folder(tmp_path: Path) -> None:
     """Each job stages below its own id: the sweep of one does not touch the other."""
     first, second = (sink_of("parquet", path=str(tmp_path / "out")) for _ in range(2))
@@ -211,7 +224,7 @@ class TestForeachBatch:
     def test_sweep_leaves_nothing(self, sink: Sink) -> None:
         """After the sweep that follows a commit the staging folder is empty."""
         sink.commit(transaction(1, stage(sink, "e00000001-a", 1)))
-        sink.staging.sweep(1)
+        sink.staging.sweep(1, 1)
         assert os.listdir(sink.staging.path) == []
 
 

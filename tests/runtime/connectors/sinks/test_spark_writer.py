@@ -155,7 +155,7 @@ class TestRealFormats:
         opened(sink, tmp_path, spark)
         sink.commit(transaction(sink, 1, 1, 2))
         sink.commit(transaction(sink, 2, 3))
-        sink.staging.sweep(2)
+        sink.staging.sweep(2, 2)
         assert sorted(folder.name for folder in out.glob("kind=*")) == ["kind=even", "kind=odd"]
         found = spark.read.csv(str(out), header=True, sep=";", inferSchema=True)
         assert sorted((row.n, row.kind) for row in found.collect()) == [(1, "odd"), (2, "even"), (3, "odd")]
