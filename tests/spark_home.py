@@ -2,7 +2,7 @@
 
 - Python workers import PySpark as it is installed.  In PySpark's own home they find it in a zip file first, in which
   Python compiles each module anew: half of what the daemon and each worker take to start.
-- Jars of which no test needs a class (Kubernetes, MLlib) are not there, as a JVM opens all that there are, and looks
+- Jars of which no test needs a class (Kubernetes, Spark Connect) are not there, as a JVM opens all that there are, and looks
   into each for a name that no class has.
 - What a cluster within a JVM writes lands in the folder in which the JVM was started, not in the home.  So there need
   be one home only, and all JVMs have the class path of the archive in ``jvm_archive.py``.
@@ -18,8 +18,8 @@ from pathlib import Path
 
 #: How the names of jars begin of which no test needs a class.  (Hive's are needed by Iceberg's tables in folders.)
 NOT_NEEDED = re.compile(
-    "spark-(kubernetes|yarn|connect|graphx|mllib|pipelines|repl)|kubernetes-|volcano-|vertx-|zjsonpatch|breeze|spire"
-    "|algebra|cats-|arpack|blas|lapack|JTransforms|JLargeArrays|scala-compiler|netty-.*(osx|windows|aarch|riscv|kqueue)"
+    "spark-(kubernetes|yarn|connect|pipelines|repl)|kubernetes-|volcano-|vertx-|zjsonpatch|scala-compiler"
+    "|netty-.*(osx|windows|aarch|riscv|kqueue)"
 )
 
 

@@ -81,7 +81,7 @@ class TestFeed:
 
         assert second.to_come == 2
         second.start()
-        second._run.thread.join()
+        second._thread.join()
 
         assert sorted(path.read_text() for path in landing.iterdir()) == ["0", "1", "2"]
         assert second.to_come == 0

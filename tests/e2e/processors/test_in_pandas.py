@@ -95,12 +95,12 @@ class FrameSessions(StatefulProcessor):
 def _zone(spark: SparkSession) -> Iterator[None]:
     """A session whose zone is not the machine's, with frames of at most two rows."""
     confs = {"spark.sql.session.timeZone": ZONE, "spark.sql.execution.arrow.maxRecordsPerBatch": "2"}
-    before = {name: spark.conf.get(name) for name in confs}
+    before = {name: spark.conf.get(name, None) for name in confs}
     for name, value in confs.items():
         spark.conf.set(name, value)
     yield
     for name, old in before.items():
-        spark.conf.set(name, old)
+        spark.conf.unset(name) if old is None else spark.conf.set(name, old)
 
 
 def in_stock(world: World, job: Callable[[DataFrame], DataFrame]) -> list[tuple[Any, ...]]:

@@ -225,7 +225,7 @@ def test_the_variant_in_pandas_is_planned_alike(both: MixedFrame, spark: SparkSe
         "spark.sql.legacy.execution.pandas.groupedMap.assignColumnsByName": "false",
         "spark.sql.execution.pandas.convertToArrowArraySafely": "true",
     }
-    before = {name: spark.conf.get(name) for name in confs}
+    before = {name: spark.conf.get(name, None) for name in confs}
     try:
         for name, value in confs.items():
             spark.conf.set(name, value)
@@ -234,7 +234,7 @@ def test_the_variant_in_pandas_is_planned_alike(both: MixedFrame, spark: SparkSe
         assert frame_settings(spark).max_rows == 2**31 - 1
     finally:
         for name, value in before.items():
-            spark.conf.set(name, value)
+            spark.conf.unset(name) if value is None else spark.conf.set(name, value)
 
 
 class Deaf(OperatorCoordinator):
