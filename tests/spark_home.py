@@ -2,8 +2,8 @@
 
 - Python workers import PySpark as it is installed.  In PySpark's own home they find it in a zip file first, in which
   Python compiles each module anew: half of what the daemon and each worker take to start.
-- Jars of which no test needs a class (Kubernetes, Spark Connect) are not there, as a JVM opens all that there are, and looks
-  into each for a name that no class has.
+- Jars of which no test needs a class (Kubernetes, Spark Connect) are not there, as a JVM opens all that there are, and
+  looks into each for a name that no class has.
 - What a cluster within a JVM writes lands in the folder in which the JVM was started, not in the home.  So there need
   be one home only, and all JVMs have the class path of the archive in ``jvm_archive.py``.
 """
