@@ -59,7 +59,7 @@ def test_a_rewind_beyond_what_spark_retains(world: World, monkeypatch: pytest.Mo
         failpoints._hits.clear()
         world.land(*[EVENTS[n : n + 20] for n in range(100, 240, 20)])
         failed = world.start(support.sessions(history, live), options)
-        failed._ended.wait(300)
+        failed._run.ended.wait(300)
         assert "failpoint" in str(failed.exception())
         monkeypatch.delenv(failpoints.VARIABLE)
         world.land(support.flush_after(EVENTS))
