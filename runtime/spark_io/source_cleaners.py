@@ -47,8 +47,11 @@ class FileCleaner:
             modified_ms: when it was last written.
             batch: of the source's log.
         """
-        entry = java_class(self.spark, f"{_place(self.spark)}$FileEntry")(path, modified_ms, batch)
-        self.cleaner.cleanTask(entry)
+        self.cleaner.cleanTask(self.entry(path, modified_ms, batch))
+
+    def entry(self, path: str, modified_ms: int, batch: int) -> Any:
+        """A file as Spark's log and cleaners have it; arguments are those of :meth:`clean`."""
+        return java_class(self.spark, f"{_place(self.spark)}$FileEntry")(path, modified_ms, batch)
 
 
 def can_be_taken(spark: SparkSession) -> bool:
@@ -95,8 +98,9 @@ def take_cleaners(spark: SparkSession, query: StreamingQuery) -> Mapping[int, Fi
         field.setAccessible(True)
         held = field.get(source)
         if held.isDefined():
+            # Its threads are not stopped: the query may be about to give them the files of the checkpoint that it goes
+            # on from, which may go, and would fail if they did not take them.  They end by themselves.
             field.set(source, java_class(spark, "scala.Option").empty())
-            held.get().stop()  # its threads: it works on ours
             taken[len(found) - 1] = FileCleaner(spark, held.get())
     return taken
 
