@@ -28,10 +28,11 @@ def test_cores_get_as_many_tasks_each(
     monkeypatch.setattr(even_scans, "_SPARKS_BYTES", 1)
     # Each file counts for 4 MiB, so one goes to each task.
     monkeypatch.setattr(even_scans, "_MOST_BYTES", 4 * 2**20 * FILES // (2 * cores))
+    set_before = spark.conf.get("spark.sql.files.maxPartitionBytes", None)
     session = PrivateSession(spark, {}).session
     moved = evenly_scanned(frame, session)
     tasks = moved.rdd.getNumPartitions() - (cores if union else 0)
     assert tasks > before - (cores if union else 0), "it is dealt as before"
     assert sorted(moved.collect()) == sorted(frame.collect())
     assert frame.rdd.getNumPartitions() == before
-    assert spark.conf.get("spark.sql.files.maxPartitionBytes", None) is None
+    assert spark.conf.get("spark.sql.files.maxPartitionBytes", None) == set_before
