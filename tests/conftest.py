@@ -53,7 +53,6 @@ if "TMPDIR" not in os.environ and _has_room:
 # What tests of several folders share lies beside this file.
 sys.path.append(str(Path(__file__).parent))
 import fewer_examples  # noqa: E402
-import java_classes  # noqa: E402
 import jvm_archive  # noqa: E402
 import kafka_broker  # noqa: E402
 import kill_lane  # noqa: E402
@@ -152,8 +151,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory, more_jars: str) -> Iterator[
         builder.master("local[2]")
         .appName("mixedmode-tests")
         .config("spark.driver.memory", "2g")
-        # Fewer collections, each of which copies what Spark caches.
-        .config("spark.driver.extraJavaOptions", "-Xmn400m")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
@@ -170,7 +167,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory, more_jars: str) -> Iterator[
     for _ in range(FRESH_JOBS):  # who reads small histories must not depend on the order of tests
         session.range(1).collect()
     local_files.write_without_processes(session)
-    java_classes.remember()
     yield session
     session.stop()
 

@@ -4,8 +4,8 @@
   Python compiles each module anew: half of what the daemon and each worker take to start.
 - Jars of which no test needs a class (Kubernetes, Spark Connect) are not there, as a JVM opens all that there are, and
   looks into each for a name that no class has.
-- What a cluster within a JVM writes lands in the folder in which the JVM was started, not in the home.  So there need
-  be one home only, and all JVMs have the class path of the archive in ``jvm_archive.py``.
+- What a cluster within a JVM writes lands in a folder below the one in which the JVM was started, not in the home.  So
+  there need be one home only, and all JVMs have the class path of the archive in ``jvm_archive.py``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ NOT_NEEDED = re.compile(
     "spark-(kubernetes|yarn|connect|pipelines|repl)|kubernetes-|volcano-|vertx-|zjsonpatch|scala-compiler"
     "|netty-.*(osx|windows|aarch|riscv|kqueue)"
 )
+#: Below the folder in which a JVM is started; whoever starts one for a cluster makes it.
+CLUSTER_FOLDER = "cluster-work"
 
 
 def spark_home(folder: Path) -> Path:
@@ -32,13 +34,14 @@ def spark_home(folder: Path) -> Path:
     found = find_spec("pyspark")
     assert found is not None and found.origin is not None
     installed = Path(found.origin).parent
-    key = f"{installed} {NOT_NEEDED.pattern}"
+    key = f"{installed} {NOT_NEEDED.pattern} {CLUSTER_FOLDER}"
     home = folder / f"spark-home-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
     jars = home / "jars"
     jars.mkdir(parents=True, exist_ok=True)
     links = {home / part.name: part for part in installed.iterdir() if part.name not in ("python", "jars")}
     links |= {jars / jar.name: jar for jar in (installed / "jars").iterdir() if not NOT_NEEDED.match(jar.name)}
-    links[home / "work"] = Path("/proc/self/cwd")
+    # To a folder that the checkout does not have: to the checkout itself it would be a circle, for whoever walks there.
+    links[home / "work"] = Path("/proc/self/cwd", CLUSTER_FOLDER)
     for link, part in links.items():
         with suppress(FileExistsError):
             link.symlink_to(part)

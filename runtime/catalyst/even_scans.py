@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from ..jvm.gateway import is_instance, java_class, java_session, scala_sequence
+from ..jvm.gateway import is_instance, java_array, java_session, scala_sequence
 from .spark_expressions import class_name, items
 from .spark_plans import analyzed, frame_of, leaves
 
@@ -77,8 +77,4 @@ def _read_in(session: SparkSession, node: Any) -> Any:
         for at, child in zip(below, children, strict=True):
             parts[at] = child
     # Files of another session are the same files to Spark, so it would not put them into the place of others.
-    gateway: Any = session.sparkContext._gateway
-    array = gateway.new_array(java_class(session, "java.lang.Object"), len(parts))
-    for at, part in enumerate(parts):
-        array[at] = part
-    return node.makeCopy(array)
+    return node.makeCopy(java_array(session, parts))

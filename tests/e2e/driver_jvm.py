@@ -23,7 +23,7 @@ import own_proxies
 import pytest
 from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
-from spark_home import spark_home
+from spark_home import CLUSTER_FOLDER, spark_home
 
 KILLED = -signal.SIGKILL
 #: A driver that has not ended by itself within this time will not.
@@ -43,8 +43,8 @@ class DriverJvm:
         self._intervals = intervals.Intervals()
         self._log = folder / "jvm.log"
         home = spark_home(Path(__file__).parents[2] / "build")
+        (folder / CLUSTER_FOLDER).mkdir()
         conf = SparkConf(loadDefaults=False).set("spark.driver.memory", "1g").set("spark.ui.enabled", "false")
-        conf.set("spark.driver.extraJavaOptions", "-Xmn250m")  # fewer collections
         conf.set("spark.python.daemon.module", "warm_daemon")
         conf.set("spark.mixedmode.execution.start-workers", "false")  # they have what they need
         if jars:
