@@ -147,8 +147,8 @@ TARGETS = (
            1.15, "x"),
     Target("steady-latency", "steady stream, p50 of an epoch without Spark's listing of the folder, last quarter"
            " against second", "at most", 1.25, "x"),
-    Target("steady-files", "steady stream, files under the checkpoint location, last quarter against second",
-           "at most", 1.25, "x"),
+    Target("steady-files", "steady stream, files by checkpoint that is there, last quarter against second", "at most",
+           1.25, "x"),
     Target("steady-memory", "steady stream, memory of the Python processes, last quarter against second", "at most",
            1.25, "x"),
     Target("steady-metadata", "steady stream, size of _metadata, last quarter against second", "at most", 1.25, "x"),
