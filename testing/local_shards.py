@@ -16,6 +16,7 @@ from ..runtime.operators.contract import EpochSpec, KeyedOperator, ShardContext,
 from ..runtime.operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ..runtime.protocols.operator_events.task_events import ShardInbox, TaskEvents
 from ..runtime.tasks.report import ShardReport
+from ..state.keys.keygroups import ShardId, all_shards
 from ..state.store.local_copy import LocalStateCache, LocalStateCopy
 from ..state.store.log import LogWriter
 from ..state.store.sst import SstWriter
@@ -39,7 +40,7 @@ class LocalShardState:
     #: Staged output by name.
     tables: dict[str, pa.Table]
 
-    def local_copy(self, uid: str, shard: int, manifest: StateManifest) -> LocalStateCopy | None:
+    def local_copy(self, uid: str, shard: ShardId, manifest: StateManifest) -> LocalStateCopy | None:
         """A shard's state; None: there is none.
 
         Args:
@@ -87,8 +88,8 @@ class LocalShards:
         epoch: EpochSpec,
         manifests: Sequence[StateManifest],
         *,
-        shards: Sequence[int] | None = None,
-        inboxes: Mapping[int, ShardInbox] | None = None,
+        shards: Sequence[ShardId] | None = None,
+        inboxes: Mapping[ShardId, ShardInbox] | None = None,
         **_: Any,
     ) -> StageResult:
         """As of ``EpochExecutor``.
@@ -100,13 +101,13 @@ class LocalShards:
             shards: those that take part, if there are no rows; None: all.
             inboxes: what goes to shards besides.
         """
-        visited = range(len(manifests)) if frame is not None or shards is None else shards
+        visited = all_shards(len(manifests)) if frame is not None or shards is None else shards
         table = None if frame is None else self.prepared(frame, epoch)
         given = inboxes or {}
         return StageResult([self._shard(n, manifests[n], epoch, table, given.get(n, ShardInbox())) for n in visited])
 
     def _shard(
-        self, shard: int, manifest: StateManifest, epoch: EpochSpec, table: pa.Table | None, inbox: ShardInbox
+        self, shard: ShardId, manifest: StateManifest, epoch: EpochSpec, table: pa.Table | None, inbox: ShardInbox
     ) -> ShardReport:
         state, uid = self.state, self.operator.uid
         pool, local = state.places(uid)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ...state.keys.keygroups import ShardId
 from ...state.store.state_manifest import StateManifest
 from ..operators.contract import EpochSpec
 from ..tasks.shard.pass_pause import PassPause
@@ -23,7 +24,7 @@ class EpochRun:
     epoch: EpochSpec
     #: Committed state of every shard.
     manifests: Sequence[StateManifest]
-    visited: tuple[int, ...]
+    visited: tuple[ShardId, ...]
     #: Works on the rows of each shard.
     task: ShardTask
     placement: ShardPlacement | None

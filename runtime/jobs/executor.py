@@ -13,6 +13,7 @@ from pyarrow import fs
 from pyspark import cloudpickle
 
 from ...errors import MixedModeError
+from ...state.keys.keygroups import ShardId, all_shards
 from ...state.store.packed_manifests import PackedManifests
 from ...state.store.state_manifest import StateManifest
 from ..catalyst.columns import quoted
@@ -121,10 +122,10 @@ class EpochExecutor:
         *,
         inputs: Sequence[DataFrame] = (),
         sorter: Literal["spark", "arrow"] = "spark",
-        shards: Sequence[int] | None = None,
-        finished: Mapping[int, ShardReport] = MappingProxyType({}),
+        shards: Sequence[ShardId] | None = None,
+        finished: Mapping[ShardId, ShardReport] = MappingProxyType({}),
         report_folder: str | None = None,
-        inboxes: Mapping[int, ShardInbox] = MappingProxyType({}),
+        inboxes: Mapping[ShardId, ShardInbox] = MappingProxyType({}),
         in_place: bool = False,
         input_rows: int | None = None,
         tells_inputs: bool = False,
@@ -154,7 +155,7 @@ class EpochExecutor:
         """
         if frame is not None and self.operator.is_stateless:
             return self._staged_as_they_are(frame, epoch)
-        visited = tuple(range(len(manifests)) if frame is not None or shards is None else shards)
+        visited = all_shards(len(manifests)) if frame is not None or shards is None else tuple(shards)
         task = self.task(epoch, manifests, visited, inboxes, None if frame is None else sorter)
         sorted_pass = replace(task.sorted_pass.and_done(finished.values()), report_folder=report_folder)
         input_times = self.operator.input_times if tells_inputs and frame is not None else None
@@ -188,7 +189,7 @@ class EpochExecutor:
         return StageResult(_with_input_rows(reports, run.input_rows or 0) if run.is_first else reports, run.observed)
 
     def _scanned(
-        self, run: EpochRun, inputs: Sequence[DataFrame], finished: Mapping[int, ShardReport]
+        self, run: EpochRun, inputs: Sequence[DataFrame], finished: Mapping[ShardId, ShardReport]
     ) -> list[ColumnarPass | RowPass]:
         """Have tasks read what they can of the input instead of Spark; what they have not read stays in ``run``.
 
@@ -252,7 +253,7 @@ class EpochExecutor:
         rows = self.throttled(frame, epoch).select(*map(quoted, schema.fieldNames()))
         staged, job = staged_rows(rows, schema, self.output, epoch.epoch, self.run_id)
         report = ShardReport(
-            shard=0,
+            shard=ShardId(0),
             attempt=f"e{epoch.epoch:08d}-{self.run_id}",
             files=(),
             output=staged.files,
@@ -280,8 +281,8 @@ class EpochExecutor:
         self,
         epoch: EpochSpec,
         manifests: Sequence[StateManifest],
-        shards: tuple[int, ...],
-        inboxes: Mapping[int, ShardInbox],
+        shards: tuple[ShardId, ...],
+        inboxes: Mapping[ShardId, ShardInbox],
         sorter: Literal["spark", "arrow"] | None,
     ) -> ShardTask:
         """What works on the rows of each shard in an epoch.
@@ -319,7 +320,9 @@ class EpochExecutor:
         cores = self.settings.backlog_max_cores
         return frame if cores is None or epoch.style != "sorted" else frame.coalesce(cores)
 
-    def places(self, shards: Sequence[int], manifests: Sequence[StateManifest]) -> tuple[DataFrame, tuple[int, ...]]:
+    def places(
+        self, shards: Sequence[ShardId], manifests: Sequence[StateManifest]
+    ) -> tuple[DataFrame, tuple[ShardId, ...]]:
         """Rows for a task over some shards that reads none, to be run where the shards' local copies are.
 
         Returns:
@@ -328,7 +331,7 @@ class EpochExecutor:
         placement = self.placement_for(manifests)
         if placement is None:
             return self.spark.range(0, len(shards), 1, len(shards)), tuple(shards)
-        partitions = tuple(shard if shard in shards else NO_SHARD for shard in range(len(manifests)))
+        partitions = tuple(shard if shard in shards else NO_SHARD for shard in all_shards(len(manifests)))
         return placement.of(shards), partitions
 
     def placement_for(self, manifests: Sequence[StateManifest]) -> ShardPlacement | None:

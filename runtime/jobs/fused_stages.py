@@ -21,7 +21,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructType
 
 from ...errors import MisplacedRowsError
-from ...state.keys.keygroups import bit_reversed
+from ...state.keys.keygroups import ShardId, all_shards, shards_of_hash_partitions
 from ...state.store.state_manifest import StateManifest
 from ..catalyst.prepared.prepared_logical_plan import PlanShape
 from ..catalyst.spark_plans import Spread, straight_spreads
@@ -61,7 +61,7 @@ class FusedStage:
     stage: EpochExecutor
     spec: EpochSpec
     manifests: Sequence[StateManifest]
-    inboxes: Mapping[int, ShardInbox]
+    inboxes: Mapping[ShardId, ShardInbox]
     sorter: Literal["spark", "arrow"] = "spark"
     placement: ShardPlacement | None = None
     in_one: bool = False
@@ -81,7 +81,7 @@ class FusedStage:
     def task(self) -> ShardTask:
         """Works on the rows of each shard."""
         count = len(self.manifests)
-        shards = tuple(bit_reversed(place, count) if self.by_hash else place for place in range(count))
+        shards = shards_of_hash_partitions(count) if self.by_hash else all_shards(count)
         task = self.stage.task(self.spec, self.manifests, shards, self.inboxes, self.sorter)
         return replace(task, in_one=True) if self.in_one else task
 
@@ -109,7 +109,7 @@ class FusedStage:
 
     def has_all(self, reports: Sequence[ShardReport]) -> bool:
         """Whether there is one report of each shard."""
-        return sorted(report.shard for report in reports) == list(range(len(self.manifests)))
+        return sorted(report.shard for report in reports) == list(all_shards(len(self.manifests)))
 
 
 @dataclass

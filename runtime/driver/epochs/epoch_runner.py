@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from ....state.keys.keygroups import ShardId
 from ...checkpoints.store import CheckpointStore
 from ...connectors.sources.live_query import Stopped
 from ...metrics.events.facts import FactListener, RowsDelivered, ShardsReused
@@ -149,7 +150,7 @@ class EpochRunner:
                 pin.save(spec, live_position)
         else:
             spec, is_known = pin.follow(stage.uid, order.spec, ())
-        finished: dict[int, ShardReport] = {}
+        finished: dict[ShardId, ShardReport] = {}
         if is_known:
             place = output_place_of(self.job, self.graph.handoffs, stage.uid)
             finished = pin.finished(stage.uid, place, follows=not is_first)
@@ -161,7 +162,7 @@ class EpochRunner:
         self,
         phase: Phase,
         rows: SourceRows | None,
-        shards: Mapping[str, Sequence[int]] | None = None,
+        shards: Mapping[str, Sequence[ShardId]] | None = None,
         *,
         fires: bool = True,
     ) -> None:
@@ -206,7 +207,7 @@ class EpochRunner:
         makes_none = bool(stage.operator.key_columns) or stage.operator.is_stateless
         return rows.are_none and makes_none and self.state.epoch > 0
 
-    def _without_rows(self, stage: StageSpec, spec: EpochSpec) -> list[int]:
+    def _without_rows(self, stage: StageSpec, spec: EpochSpec) -> list[ShardId]:
         """The shards that have something to do, if a stage has no rows in an epoch that brings some to others."""
         state = self.state.stages[stage.uid]
         due = state.shards_due(spec.firing_watermark_ms, spec.processing_timers_upto_ms)
@@ -262,7 +263,7 @@ class EpochRunner:
         for stage in self.job.readers:
             self.state.stages[stage.uid].watermark.advance(time_ms)
         with_events = upto_ms is None
-        due: dict[str, list[int]] = {}
+        due: dict[str, list[ShardId]] = {}
         fired: dict[str, int] = {}
         for stage in self.job.stages:
             state = self.state.stages[stage.uid]

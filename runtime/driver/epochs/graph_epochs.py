@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
+from ....state.keys.keygroups import ShardId
 from ...catalyst.prepared.micro_batch import job_label
 from ...catalyst.spark_cluster import JobTasks
 from ...catalyst.spark_observations import unobserved
@@ -94,7 +95,7 @@ class GraphEpochs:
         started = time.monotonic()
         runs: dict[str, StageRun] = {}
         late: list[StagedFile] = []
-        took: dict[str, list[int]] = {}
+        took: dict[str, list[ShardId]] = {}
         try:
             runs.update(self._together(phase, base, orders))
             for stage in self.job.stages:
@@ -287,7 +288,7 @@ class GraphEpochs:
             return StageRequest(spec, rows, reach=reach, in_place=in_place)
         inputs = [file.name for edge in stage.edges for file in staged.get(edge.origin, ())]
         spec, is_known = pin.follow(stage.uid, spec, inputs)
-        finished: Mapping[int, ShardReport] = {}
+        finished: Mapping[ShardId, ShardReport] = {}
         if is_known:
             finished = pin.finished(stage.uid, output_place_of(self.job, self.handoffs, stage.uid), follows=True)
             self.listener.on(ShardsReused(len(finished), len(state.shards)))

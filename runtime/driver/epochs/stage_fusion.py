@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from ....state.keys.keygroups import all_shards
 from ...jobs.executor import EpochExecutor
 from ...jobs.fused_stages import FusedStage, FusedStages
 from ...operators.contract import EpochSpec
@@ -124,7 +125,7 @@ class StageFusion:
 
     def _part(self, stage: StageSpec, spec: EpochSpec, sorter: Sorter) -> FusedStage:
         state = self.state.stages[stage.uid]
-        inboxes = self.events.take(range(len(state.shards)), state, with_events=False)
+        inboxes = self.events.take(all_shards(len(state.shards)), state, with_events=False)
         return FusedStage(self.executors[stage.uid], spec, state.manifests, inboxes, sorter)
 
     def _following(self, base: EpochSpec, second: StageSpec, first: StageRun) -> EpochSpec:
