@@ -14,17 +14,15 @@ from typing import NamedTuple
 from ....state.keys.keygroups import ShardId
 from ...checkpoints.store import CheckpointStore
 from ...connectors.sources.live_query import Stopped
-from ...metrics.events.facts import FactListener, RowsDelivered, ShardsReused
+from ...metrics.events.facts import FactListener, RowsDelivered
 from ...operators.contract import EpochSpec
 from ...operators.frame_steps import union_of
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ...spec import JobSpec, Phase, StageSpec
 from ...support.failpoints import failpoint
-from ...tasks.report import ShardReport
 from ..clocks import now_ms
 from ..coordinators.event_channels import JobEvents
 from ..state.job_state import JobState
-from ..state.stage_handoffs import output_place_of
 from .epoch_specs import OBSERVED, last_epoch_of, sorted_pass_of, streaming_epoch_of
 from .graph_epochs import GraphEpochs
 from .pinned_backlog import PinnedBacklog
@@ -136,7 +134,7 @@ class EpochRunner:
             self.store.may_have_backlog = True
             failpoint("backlog-epoch-applied")
             shards = sum(len(self.state.stages[uid].shards) for uid in orders)
-            return ReusedShards(sum(len(order.finished) for order in orders.values()), shards)
+            return ReusedShards(sum(len(order.pinned.finished) for order in orders.values()), shards)
 
     def _pinned(
         self, stage: StageSpec, order: StageRequest, pin: PinnedBacklog, live_position: str | None
@@ -150,13 +148,8 @@ class EpochRunner:
                 pin.save(spec, live_position)
         else:
             spec, is_known = pin.follow(stage.uid, order.spec, ())
-        finished: dict[ShardId, ShardReport] = {}
-        if is_known:
-            place = output_place_of(self.job, self.graph.handoffs, stage.uid)
-            finished = pin.finished(stage.uid, place, follows=not is_first)
-            self.listener.on(ShardsReused(len(finished), len(self.state.stages[stage.uid].shards)))
-        folder = pin.reports if is_first else pin.reports_of(stage.uid)
-        return replace(order, spec=spec, finished=finished, report_folder=folder)
+        pinned = self.graph.pinned_shards(pin, stage.uid, is_known=is_known, follows=not is_first)
+        return replace(order, spec=spec, pinned=pinned)
 
     def streaming_epoch(
         self,

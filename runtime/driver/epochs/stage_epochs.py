@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ....state.keys.keygroups import ShardId, all_shards
 from ...connectors.sources.live_inputs import Reach
+from ...jobs.stage_epoch import NOT_PINNED, PinnedShards
 from ...operators.contract import EpochSpec
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ...tasks.report import ShardReport
@@ -39,10 +40,7 @@ class StageRequest:
     reach: Reach | None = None
     #: The event times that move the watermark, where rows are dropped on their way; None: those of ``frame``.
     timed: DataFrame | None = None
-    #: What an earlier run of the same pinned pass has finished, by shard.
-    finished: Mapping[ShardId, ShardReport] = field(default_factory=dict)
-    #: Where finished attempts leave their reports; None: nowhere.
-    report_folder: str | None = None
+    pinned: PinnedShards = NOT_PINNED
     #: Its rows are in their shards already, those of the stage that has handed them on.
     in_place: bool = False
 
