@@ -30,8 +30,20 @@ if TYPE_CHECKING:
     from .protocols.operator_events.coordinator import OperatorCoordinator
 
 
-__all__ = ["JobSpec", "LaneRead", "Phase", "PhaseKind", "Settings", "StageEdge", "StageSpec", "over_edges"]
+__all__ = [
+    "JobSpec",
+    "LaneRead",
+    "Phase",
+    "PhaseKind",
+    "Settings",
+    "SortEngine",
+    "StageEdge",
+    "StageSpec",
+    "over_edges",
+]
 
+#: Who sorts the rows of a shard: Spark before they cross into Python, or mixedmode.sorter in the task.
+SortEngine = Literal["spark", "arrow"]
 PhaseKind = Literal["backlog", "history", "catch-up", "switch", "live", "finish"]
 
 
@@ -54,8 +66,8 @@ class Phase(BaseModel):
     sources: tuple[str, ...] = ()
     #: How the keyed stage works: "sorted" (one key at a time, batch keyed state) or "random" (RocksDB).
     style: Literal["sorted", "random"] = "random"
-    #: Who sorts a sorted pass: Spark before the rows cross into Python, or mixedmode.sorter in the task.
-    sorter: Literal["spark", "arrow"] = "spark"
+    #: Who sorts a sorted pass.
+    sorter: SortEngine = "spark"
     #: Milliseconds between checkpoints, or as soon as there is a change; None: no periodic checkpoint in this phase.
     checkpoint_interval_ms: int | Literal["auto"] | None = None
     #: Human-readable facts for explain(): watermark, state, failure, scheduling.

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyarrow import fs
 
 from ..runtime.connectors.staging import StagedFile
-from ..runtime.jobs.executor import StageResult
+from ..runtime.jobs.stage_epoch import EpochRows, StageEpoch, StageResult
 from ..runtime.operators.contract import EpochSpec, KeyedOperator, ShardContext, ShardCounters
 from ..runtime.operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ..runtime.protocols.operator_events.task_events import ShardInbox, TaskEvents
 from ..runtime.tasks.report import ShardReport
+from ..state.keys.keygroups import ShardId, all_shards
 from ..state.store.local_copy import LocalStateCache, LocalStateCopy
 from ..state.store.log import LogWriter
 from ..state.store.sst import SstWriter
@@ -39,7 +40,7 @@ class LocalShardState:
     #: Staged output by name.
     tables: dict[str, pa.Table]
 
-    def local_copy(self, uid: str, shard: int, manifest: StateManifest) -> LocalStateCopy | None:
+    def local_copy(self, uid: str, shard: ShardId, manifest: StateManifest) -> LocalStateCopy | None:
         """A shard's state; None: there is none.
 
         Args:
@@ -74,7 +75,7 @@ class LocalShards:
     feeds_a_stage: bool
     observes: bool = False
 
-    def is_first_pass(self, epoch: EpochSpec, manifests: Sequence[StateManifest]) -> bool:
+    def is_first_pass(self, epoch: StageEpoch) -> bool:
         """No stage has Spark do its first pass here."""
         return False
 
@@ -82,38 +83,26 @@ class LocalShards:
         """Nothing is kept for shards here but their local copies, which know what they hold."""
 
     def execute(
-        self,
-        frame: LocalRows | None,
-        epoch: EpochSpec,
-        manifests: Sequence[StateManifest],
-        *,
-        shards: Sequence[int] | None = None,
-        inboxes: Mapping[int, ShardInbox] | None = None,
-        **_: Any,
+        self, epoch: StageEpoch, rows: EpochRows | None = None, *, shards: Sequence[ShardId] | None = None, **_: Any
     ) -> StageResult:
         """As of ``EpochExecutor``.
 
         Args:
-            frame: the epoch's rows; None: there are none.
-            epoch: what the tasks must know.
-            manifests: the state of each shard.
+            epoch: the epoch.
+            rows: its rows; None: there are none.
             shards: those that take part, if there are no rows; None: all.
-            inboxes: what goes to shards besides.
         """
-        visited = range(len(manifests)) if frame is not None or shards is None else shards
-        table = None if frame is None else self.prepared(frame, epoch)
-        given = inboxes or {}
-        return StageResult([self._shard(n, manifests[n], epoch, table, given.get(n, ShardInbox())) for n in visited])
+        visited = all_shards(len(epoch.manifests)) if rows is not None or shards is None else shards
+        table = None if rows is None else self.prepared(cast(LocalRows, rows.frame), epoch.spec)
+        return StageResult([self._shard(shard, epoch, table) for shard in visited])
 
-    def _shard(
-        self, shard: int, manifest: StateManifest, epoch: EpochSpec, table: pa.Table | None, inbox: ShardInbox
-    ) -> ShardReport:
-        state, uid = self.state, self.operator.uid
+    def _shard(self, shard: ShardId, stage: StageEpoch, table: pa.Table | None) -> ShardReport:
+        state, uid, epoch, manifest = self.state, self.operator.uid, stage.spec, stage.manifests[shard]
         pool, local = state.places(uid)
         name = f"e{epoch.epoch:08d}-s{shard:04d}-{uuid.uuid4().hex[:8]}"
         writer_class = SstWriter if epoch.style == "sorted" else LogWriter
         writer = writer_class(state.filesystem, pool, local, name, epoch.epoch)
-        output, counters, events = CollectedRows(), ShardCounters(), TaskEvents(inbox)
+        output, counters, events = CollectedRows(), ShardCounters(), TaskEvents(stage.inboxes.get(shard, ShardInbox()))
         context = ShardContext(
             shard,
             manifest.key_groups,

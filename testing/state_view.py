@@ -16,6 +16,7 @@ from ..runtime.tasks.report import ShardReport
 from ..state.backend.random_access import RocksDBKeyedState
 from ..state.backend.reader import ShardView
 from ..state.keys.key_space import TimerKind
+from ..state.keys.keygroups import ShardId, by_shard
 from ..state.keys.registry import StateDescriptor
 from ..state.store.log import LogWriter
 from .local_job import LocalJob
@@ -58,7 +59,7 @@ class StateView:
         return [one.name for one in self.job.state.stages[UID].operator.registry]
 
     def _views(self) -> Iterator[ShardView]:
-        for number, shard in enumerate(self.job.state.stages[UID].shards):
+        for number, shard in by_shard(self.job.state.stages[UID].shards):
             local_copy = self.job.here.local_copy(UID, number, shard.manifest)
             if local_copy is not None:
                 yield ShardView(local_copy, shard.manifest.key_groups, self.stage.codec, self.now_ms)
@@ -120,17 +121,17 @@ class StateView:
             self._write(state, shard)
 
     @contextmanager
-    def _at(self, key: object) -> Iterator[tuple[RocksDBKeyedState, int]]:
+    def _at(self, key: object) -> Iterator[tuple[RocksDBKeyedState, ShardId]]:
         group, encoded = self.stage.identify(key)
         stage = self.job.state.stages[UID]
-        number = next(n for n, shard in enumerate(stage.shards) if group in shard.manifest.key_groups)
+        number = next(n for n, shard in by_shard(stage.shards) if group in shard.manifest.key_groups)
         manifest = stage.shards[number].manifest
         local_copy = self.job.here.local_copy(UID, number, manifest)
         state = RocksDBKeyedState(stage.operator.registry, local_copy, manifest.key_groups, self.now_ms)
         state.set_current_key(group, encoded)
         yield state, number
 
-    def _write(self, state: RocksDBKeyedState, number: int) -> None:
+    def _write(self, state: RocksDBKeyedState, number: ShardId) -> None:
         job, stage = self.job, self.job.state.stages[UID]
         pool, local = job.here.places(UID)
         job.state.epoch = EpochNumber(job.state.epoch + 1)  # files are of epochs

@@ -9,12 +9,12 @@ to its budget; Spark's uses the executor's memory.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from ..options.values import format_size_bytes
 
 if TYPE_CHECKING:
-    from ...runtime.spec import Settings
+    from ...runtime.spec import Settings, SortEngine
 
 #: From this multiple of ``sorter.memory`` on, ``auto`` lets Spark sort.
 SPARK_FROM = 10
@@ -24,7 +24,7 @@ SPARK_FROM = 10
 class EngineChoice:
     """Who sorts in the sorted style, and why."""
 
-    engine: Literal["spark", "arrow"]
+    engine: SortEngine
     reason: str
 
 

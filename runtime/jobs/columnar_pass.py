@@ -24,6 +24,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from ...state.keys.key_hash import is_hashable
+from ...state.keys.keygroups import ShardId
 from ..catalyst.prepared.micro_batch import plan_behind
 from ..catalyst.spark_plans import analyzed, leaves, united
 from ..catalyst.types.arrow_types import arrow_schema
@@ -125,7 +126,7 @@ class ColumnarPass(ScanPass):
     """Runs the scan of sorted passes of aggregates."""
 
     def scanned(
-        self, inputs: Sequence[DataFrame], epoch: EpochSpec, shards: int, without: Collection[int]
+        self, inputs: Sequence[DataFrame], epoch: EpochSpec, shards: int, without: Collection[ShardId]
     ) -> ScannedRows | None:
         """Scan what can be of an epoch's rows; None: nothing.
 
@@ -180,7 +181,7 @@ class ColumnarPass(ScanPass):
         live: Sequence[tuple[RecognisedScan, DataFrame]],
         epoch: EpochSpec,
         buckets: Buckets,
-        without: tuple[int, ...],
+        without: tuple[ShardId, ...],
     ) -> tuple[PartialRuns, list[DataFrame]]:
         """The runs of what is scanned, and those parts of the live input that Spark has to read after all."""
         self.discard()
@@ -223,7 +224,7 @@ class ColumnarPass(ScanPass):
         return runs, missed
 
     def _task(
-        self, found: RecognisedScan, name: str, schema: pa.Schema, buckets: Buckets, without: tuple[int, ...]
+        self, found: RecognisedScan, name: str, schema: pa.Schema, buckets: Buckets, without: tuple[ShardId, ...]
     ) -> PartialScanTask:
         """What tasks do with one part's files.
 

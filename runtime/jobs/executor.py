@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
 
 from pyarrow import fs
 from pyspark import cloudpickle
 
 from ...errors import MixedModeError
+from ...state.keys.keygroups import ShardId, all_shards
 from ...state.store.packed_manifests import PackedManifests
 from ...state.store.state_manifest import StateManifest
 from ..catalyst.columns import quoted
@@ -22,7 +22,6 @@ from ..connectors.output_place import OutputPlace
 from ..operators.admission import can_be_late
 from ..operators.contract import INPUT_ROWS, EpochSpec, KeyedOperator, ShardCounters
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
-from ..protocols.operator_events.task_events import ShardInbox
 from ..scan.engines import LEAST_BYTES
 from ..spec import Settings
 from ..support.failpoints import failpoint
@@ -34,11 +33,11 @@ from ..tasks.shard.shard_task import ShardTask
 from ..tasks.shard.task_sorter import SortPlan
 from ..tasks.shard_states import ShardStates
 from .columnar_pass import ColumnarPass
-from .epoch_run import EpochRun
 from .output_transform_task import staged_rows
 from .report_collector import ReportCollector
 from .row_pass import RowPass
 from .shard_placement import ShardPlacement
+from .stage_epoch import NOT_PINNED, EpochRows, EpochRun, PinnedShards, StageEpoch, StageResult
 from .stage_jobs import StageJobs
 
 if TYPE_CHECKING:
@@ -49,16 +48,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _ScanPass = TypeVar("_ScanPass", ColumnarPass, RowPass)
-
-
-@dataclass(frozen=True)
-class StageResult:
-    """What a stage's Spark jobs in an epoch have come to."""
-
-    #: One report per visited shard: those of the attempts whose result Spark took.
-    reports: list[ShardReport]
-    #: What was observed of rows on their way, by name; of nothing that gave no rows.
-    observed: Mapping[str, Row] = field(default_factory=dict)
 
 
 @dataclass
@@ -115,106 +104,95 @@ class EpochExecutor:
 
     def execute(
         self,
-        frame: DataFrame | None,
-        epoch: EpochSpec,
-        manifests: Sequence[StateManifest],
+        epoch: StageEpoch,
+        rows: EpochRows | None = None,
         *,
-        inputs: Sequence[DataFrame] = (),
-        sorter: Literal["spark", "arrow"] = "spark",
-        shards: Sequence[int] | None = None,
-        finished: Mapping[int, ShardReport] = MappingProxyType({}),
-        report_folder: str | None = None,
-        inboxes: Mapping[int, ShardInbox] = MappingProxyType({}),
-        in_place: bool = False,
-        input_rows: int | None = None,
-        tells_inputs: bool = False,
-        pausable: bool = False,
+        shards: Sequence[ShardId] | None = None,
+        pinned: PinnedShards = NOT_PINNED,
+        can_pause: bool = False,
     ) -> StageResult:
-        """Run an epoch over ``frame``, or over no rows at all (timers only) when it is None.
+        """Run an epoch over some rows, or over no rows at all (timers only).
 
         Args:
-            frame: the epoch's input rows.
-            epoch: what the tasks must know.
-            manifests: committed state of every shard.
-            inputs: the rows by input, where they may be prepared one by one.
-            sorter: who sorts.
+            epoch: the epoch.
+            rows: its input; None: there is none.
             shards: for an epoch without rows, the shards to visit; None: all.
-            finished: shards that an earlier run of the same pinned pass has finished; they are not computed again.
-            report_folder: where finished attempts leave their reports for a restarted driver.
-            inboxes: what goes to shards besides the epoch.
-            in_place: the rows are handed on by a stage in whose shards they are in their key groups here, and Spark
-                knows of each file which shard's it is.
-            input_rows: how many rows there are, if that is known.
-            tells_inputs: the reports say of each input how far its event times go; the operator has ``input_times``.
-            pausable: whether it may be held between shards.
+            pinned: what an earlier run has left of it, and a later one may find.
+            can_pause: whether it may be held between shards.
 
         Raises:
             MixedModeError: Spark has brought rows to other partitions than those of their shards.
             Exception: whatever a task has failed with.
         """
-        if frame is not None and self.operator.is_stateless:
-            return self._staged_as_they_are(frame, epoch)
-        visited = tuple(range(len(manifests)) if frame is not None or shards is None else shards)
-        task = self.task(epoch, manifests, visited, inboxes, None if frame is None else sorter)
-        sorted_pass = replace(task.sorted_pass.and_done(finished.values()), report_folder=report_folder)
-        input_times = self.operator.input_times if tells_inputs and frame is not None else None
-        task = replace(task, sorted_pass=sorted_pass, input_times=input_times)
-        run = EpochRun(
-            epoch=epoch,
-            manifests=manifests,
-            visited=visited,
-            task=task,
-            placement=self.placement_for(manifests),
-            pause=self.pause if pausable else None,
-            rows=frame,
-            input_rows=input_rows,
-            is_first=frame is not None and self.is_first_pass(epoch, manifests),
-            in_place=in_place,
-        )
-        scans = [] if frame is None or in_place else self._scanned(run, inputs or (frame,), finished)
+        if rows is not None and self.operator.is_stateless:
+            return self._staged_as_they_are(rows.frame, epoch.spec)
+        visited = all_shards(len(epoch.manifests)) if rows is not None or shards is None else tuple(shards)
+        run = self._begun(epoch, rows, visited, pinned)
+        run.pause = self.pause if can_pause else None
+        scans = [] if rows is None or rows.in_place else self._scanned(run, rows, pinned.finished)
         reports = [] if run.rows is None else self._over_rows(run, run.rows)
         if not reports:  # no rows were given, or Spark found out that there are none and ran no task at all
             reports = self._over_places(run)
         for scan in scans:
             scan.discard()
         reports = sorted(reports, key=lambda report: report.shard)
-        if [report.shard for report in reports] != sorted(visited):
+        if [report.shard for report in reports] != sorted(run.visited):
             raise MixedModeError(
-                f"epoch {epoch.epoch} expected one report from each of the shards {sorted(visited)}, "
+                f"epoch {epoch.spec.epoch} expected one report from each of the shards {sorted(run.visited)}, "
                 f"got {[report.shard for report in reports]}: Spark changed the partitioning of the shuffle"
             )
-        if run.rows is not None and epoch.style == "random":
+        if run.rows is not None and epoch.spec.style == "random":
             self.jobs.note_rows(sum(report.counters.rows_in for report in reports))
         return StageResult(_with_input_rows(reports, run.input_rows or 0) if run.is_first else reports, run.observed)
 
+    def _begun(
+        self, epoch: StageEpoch, rows: EpochRows | None, visited: tuple[ShardId, ...], pinned: PinnedShards
+    ) -> EpochRun:
+        """What is known of an epoch before its tasks run; arguments as of :meth:`execute`."""
+        task = self.task(epoch, visited)
+        sorted_pass = replace(task.sorted_pass.and_done(pinned.finished.values()), report_folder=pinned.report_folder)
+        task = replace(task, sorted_pass=sorted_pass)
+        if rows is None:
+            return EpochRun(epoch, visited, replace(task, sort=None), self.placement_for(epoch.manifests))
+        return EpochRun(
+            epoch,
+            visited,
+            replace(task, input_times=self.operator.input_times if rows.tells_inputs else None),
+            self.placement_for(epoch.manifests),
+            rows=rows.frame,
+            input_rows=rows.count,
+            is_first=self.is_first_pass(epoch),
+            in_place=rows.in_place,
+        )
+
     def _scanned(
-        self, run: EpochRun, inputs: Sequence[DataFrame], finished: Mapping[int, ShardReport]
+        self, run: EpochRun, rows: EpochRows, finished: Mapping[ShardId, ShardReport]
     ) -> list[ColumnarPass | RowPass]:
         """Have tasks read what they can of the input instead of Spark; what they have not read stays in ``run``.
 
         Args:
             run: the epoch.
-            inputs: its rows by input.
+            rows: its input.
             finished: shards that are not computed again.
 
         Returns:
             The passes that hold something until the epoch is over.
         """
-        shards = len(run.manifests)
+        epoch, shards, inputs = run.epoch.spec, len(run.epoch.manifests), rows.inputs or (rows.frame,)
         # A join takes what meets no state.
         if self._row_pass is not None and (run.is_first or not self.operator.has_first_pass):
-            read = self._row_pass.read(inputs, run.epoch, shards, finished)
+            read = self._row_pass.read(inputs, epoch, shards, finished)
             if read is not None:
                 failpoint("backlog-scanned")
                 run.rows, run.input_rows = None, read.rows
                 run.task = replace(run.task, runs=read.runs, sort=None)
                 return [self._row_pass]
         if self._columnar is not None and not run.is_first:
-            scanned = self._columnar.scanned(inputs, run.epoch, shards, finished)
+            scanned = self._columnar.scanned(inputs, epoch, shards, finished)
             if scanned is not None:
                 failpoint("backlog-scanned")
                 run.rows = scanned.rest
-                sort = None if scanned.rest is None else self._sort_plan(run.epoch)
+                sort = None if scanned.rest is None else self._sort_plan(epoch)
                 run.task = replace(run.task, runs=scanned.runs, sort=sort)
                 return [self._columnar]
         return []
@@ -224,7 +202,7 @@ class EpochExecutor:
         if run.is_first:
             with repeatable(frame):
                 return self._first_pass(run, frame)
-        rows = frame if run.in_place else self.throttled(frame, run.epoch)
+        rows = frame if run.in_place else self.throttled(frame, run.epoch.spec)
         collector = self._collector
 
         def collected(task: ShardTask) -> list[Row]:
@@ -235,7 +213,7 @@ class EpochExecutor:
 
     def _over_places(self, run: EpochRun) -> list[ShardReport]:
         """The reports of shards that get no rows from Spark: one row each, so that partition i exists, is no input."""
-        places, partitions = self.places(run.visited, run.manifests)
+        places, partitions = self.places(run.visited, run.epoch.manifests)
         reads = run.task.runs is not None
         pause, collector = run.pause if reads else None, self._collector
 
@@ -252,7 +230,7 @@ class EpochExecutor:
         rows = self.throttled(frame, epoch).select(*map(quoted, schema.fieldNames()))
         staged, job = staged_rows(rows, schema, self.output, epoch.epoch, self.run_id)
         report = ShardReport(
-            shard=0,
+            shard=ShardId(0),
             attempt=f"e{epoch.epoch:08d}-{self.run_id}",
             files=(),
             output=staged.files,
@@ -276,30 +254,15 @@ class EpochExecutor:
             least_bytes=self.scan_least_bytes,
         )
 
-    def task(
-        self,
-        epoch: EpochSpec,
-        manifests: Sequence[StateManifest],
-        shards: tuple[int, ...],
-        inboxes: Mapping[int, ShardInbox],
-        sorter: Literal["spark", "arrow"] | None,
-    ) -> ShardTask:
-        """What works on the rows of each shard in an epoch.
-
-        Args:
-            epoch: what it must know.
-            manifests: committed state of every shard.
-            shards: those of the partitions.
-            inboxes: what goes to shards besides the epoch.
-            sorter: who sorts; None: there are no rows.
-        """
+    def task(self, epoch: StageEpoch, shards: tuple[ShardId, ...]) -> ShardTask:
+        """What works on the rows of each shard in an epoch; ``shards``: those of the partitions."""
         return ShardTask(
             run_id=self.run_id,
-            epoch=epoch,
+            epoch=epoch.spec,
             operator=self._pickled,
             states=ShardStates(
                 job_id=self.job_id,
-                manifests=PackedManifests(manifests),
+                manifests=PackedManifests(epoch.manifests),
                 filesystem=self.state_filesystem,
                 pool=self.state_pool,
                 local_dir=self.settings.state_local_dir,
@@ -307,9 +270,9 @@ class EpochExecutor:
             ),
             shards=shards,
             output=self.output,
-            sorted_pass=PassContext(self.progress_folder) if epoch.style == "sorted" else NO_PASS,
-            inboxes=tuple(inboxes.items()),
-            sort=self._sort_plan(epoch) if sorter == "arrow" else None,
+            sorted_pass=PassContext(self.progress_folder) if epoch.spec.style == "sorted" else NO_PASS,
+            inboxes=tuple(epoch.inboxes.items()),
+            sort=self._sort_plan(epoch.spec) if epoch.sorter == "arrow" else None,
             hands_on=self.jobs.hands_on,
             feeds_a_stage=self.feeds_a_stage,
         )
@@ -319,7 +282,9 @@ class EpochExecutor:
         cores = self.settings.backlog_max_cores
         return frame if cores is None or epoch.style != "sorted" else frame.coalesce(cores)
 
-    def places(self, shards: Sequence[int], manifests: Sequence[StateManifest]) -> tuple[DataFrame, tuple[int, ...]]:
+    def places(
+        self, shards: Sequence[ShardId], manifests: Sequence[StateManifest]
+    ) -> tuple[DataFrame, tuple[ShardId, ...]]:
         """Rows for a task over some shards that reads none, to be run where the shards' local copies are.
 
         Returns:
@@ -328,7 +293,7 @@ class EpochExecutor:
         placement = self.placement_for(manifests)
         if placement is None:
             return self.spark.range(0, len(shards), 1, len(shards)), tuple(shards)
-        partitions = tuple(shard if shard in shards else NO_SHARD for shard in range(len(manifests)))
+        partitions = tuple(shard if shard in shards else NO_SHARD for shard in all_shards(len(manifests)))
         return placement.of(shards), partitions
 
     def placement_for(self, manifests: Sequence[StateManifest]) -> ShardPlacement | None:
@@ -349,11 +314,15 @@ class EpochExecutor:
                 self._placement = ShardPlacement(self.spark, self.operator.uid, len(manifests))
             return self._placement if self._placement.have_choice() else None
 
-    def is_first_pass(self, epoch: EpochSpec, manifests: Sequence[StateManifest]) -> bool:
-        """Whether Spark alone does most of an epoch: there is no state, and no row can be late."""
-        if not self.operator.has_first_pass or epoch.style != "sorted" or can_be_late(epoch.late_watermark_ms):
+    def is_first_pass(self, epoch: StageEpoch) -> bool:
+        """Whether Spark alone does most of an epoch with rows: there is no state, and no row can be late."""
+        if (
+            not self.operator.has_first_pass
+            or epoch.spec.style != "sorted"
+            or can_be_late(epoch.spec.late_watermark_ms)
+        ):
             return False
-        return not any(manifest.files for manifest in manifests)
+        return not epoch.has_state
 
     def _first_pass(self, run: EpochRun, frame: DataFrame) -> list[ShardReport]:
         """An epoch that :meth:`is_first_pass`; the tasks do not see all of its input, so it is counted here."""

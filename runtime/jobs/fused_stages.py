@@ -13,30 +13,28 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructType
 
 from ...errors import MisplacedRowsError
-from ...state.keys.keygroups import bit_reversed
-from ...state.store.state_manifest import StateManifest
+from ...state.keys.keygroups import all_shards, shards_of_hash_partitions
 from ..catalyst.prepared.prepared_logical_plan import PlanShape
 from ..catalyst.spark_plans import Spread, straight_spreads
 from ..catalyst.spark_session import PrivateSession
 from ..jvm.worker_errors import translate
-from ..operators.contract import EpochSpec
-from ..protocols.operator_events.task_events import ShardInbox
 from ..tasks.report import ShardReport
 from ..tasks.report_accumulator import ReportAccumulator
 from ..tasks.shard.shard_task import ShardTask
 from ..tasks.shard.shards_in_one import InOneTask
-from .executor import EpochExecutor, StageResult
+from .executor import EpochExecutor
 from .prepared_jobs import PreparedJob
 from .shard_placement import PLACEMENT_COLUMN, ShardPlacement
 from .shuffle import HashExchange
+from .stage_epoch import StageEpoch, StageResult
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,44 +48,37 @@ class FusedStage:
 
     Args:
         stage: runs it by itself.
-        spec: what its tasks must know.
-        manifests: committed state of every shard.
-        inboxes: what goes to shards besides.
-        sorter: who sorts.
+        epoch: the epoch.
         placement: where the shards' local copies are, once :meth:`placed`; None: anywhere.
         in_one: one task works on all shards, one after the other.
     """
 
     stage: EpochExecutor
-    spec: EpochSpec
-    manifests: Sequence[StateManifest]
-    inboxes: Mapping[int, ShardInbox]
-    sorter: Literal["spark", "arrow"] = "spark"
+    epoch: StageEpoch
     placement: ShardPlacement | None = None
     in_one: bool = False
 
     def placed(self) -> FusedStage:
         """The same, with the places of the shards of now."""
-        return replace(self, placement=self.stage.placement_for(self.manifests))
+        return replace(self, placement=self.stage.placement_for(self.epoch.manifests))
 
     @property
     def by_hash(self) -> bool:
         """Whether partitions are shards as Spark's aggregation by key leaves them; False: rows are moved by shard."""
         if self.placement is not None or self.in_one:
             return False
-        return HashExchange.is_possible(self.stage.operator, self.stage.max_parallelism, len(self.manifests))
+        return HashExchange.is_possible(self.stage.operator, self.stage.max_parallelism, len(self.epoch.manifests))
 
     @property
     def task(self) -> ShardTask:
         """Works on the rows of each shard."""
-        count = len(self.manifests)
-        shards = tuple(bit_reversed(place, count) if self.by_hash else place for place in range(count))
-        task = self.stage.task(self.spec, self.manifests, shards, self.inboxes, self.sorter)
+        count = len(self.epoch.manifests)
+        task = self.stage.task(self.epoch, shards_of_hash_partitions(count) if self.by_hash else all_shards(count))
         return replace(task, in_one=True) if self.in_one else task
 
     def can_be_in_one(self, frame: DataFrame) -> bool:
         """Whether one task may work on all of its shards; ``frame``: the rows of the epoch."""
-        is_possible = self.placement is None and InOneTask.is_possible(self.stage.operator, len(self.manifests))
+        is_possible = self.placement is None and InOneTask.is_possible(self.stage.operator, len(self.epoch.manifests))
         return is_possible and self.stage.jobs.has_few(frame)
 
     def in_shards(self, rows: DataFrame) -> DataFrame:
@@ -103,13 +94,13 @@ class FusedStage:
         if self.in_one:
             return not spreads
         if self.placement is not None:  # what its rows are prepared with may have exchanges of its own
-            return list(spreads[:1]) == [Spread(len(self.manifests), None, meets_beside=True)]
+            return list(spreads[:1]) == [Spread(len(self.epoch.manifests), None, meets_beside=True)]
         keys = len(self.stage.operator.key_columns) if self.by_hash else None
-        return list(spreads) == [Spread(len(self.manifests), keys)]
+        return list(spreads) == [Spread(len(self.epoch.manifests), keys)]
 
     def has_all(self, reports: Sequence[ShardReport]) -> bool:
         """Whether there is one report of each shard."""
-        return sorted(report.shard for report in reports) == list(range(len(self.manifests)))
+        return sorted(report.shard for report in reports) == list(all_shards(len(self.epoch.manifests)))
 
 
 @dataclass
@@ -195,13 +186,19 @@ class FusedStages:
     def _job(self, frame: DataFrame, first: FusedStage, second: FusedStage) -> PreparedJob | None:
         """The job over an epoch's rows; None: its plan cannot be made once."""
         parts = (first, second)
-        by = [part.stage.operator.prepares_by(part.spec) for part in parts]
+        by = [part.stage.operator.prepares_by(part.epoch.spec) for part in parts]
         if None in by or not all(part.stage.jobs.has_own_session for part in parts):
             return None
         shape = PlanShape.of(frame)
         if not shape.is_of_rdds:
             return None
-        key = (shape, first.sorter, first.in_one, *by, *(part.stage.operator.order_in(part.spec) for part in parts))
+        key = (
+            shape,
+            first.epoch.sorter,
+            first.in_one,
+            *by,
+            *(part.stage.operator.order_in(part.epoch.spec) for part in parts),
+        )
         if key not in self._known:
             try:
                 self._known[key] = self._planned(shape, first, second)
@@ -211,7 +208,7 @@ class FusedStages:
         return self._known[key]
 
     def _planned(self, shape: PlanShape, first: FusedStage, second: FusedStage) -> PreparedJob | None:
-        partitions = {len(part.manifests) for part in (first, second) if part.by_hash}
+        partitions = {len(part.epoch.manifests) for part in (first, second) if part.by_hash}
         if len(partitions) > 1:
             return None
         if self._session is None:

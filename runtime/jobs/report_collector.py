@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ...errors import MisplacedRowsError
+from ...state.keys.keygroups import ShardId
 from ..catalyst.spark_observations import observed_metrics
 from ..jvm.job_cancellation import is_of_a_cancelled_job
 from ..jvm.partition_jobs import collected_by_partition
@@ -47,7 +48,7 @@ class ReportCollector:
 
     def completed(
         self,
-        visited: Sequence[int],
+        visited: Sequence[ShardId],
         task: ShardTask,
         run: Callable[[ShardTask], list[Row]],
         pause: PassPause | None = None,
@@ -69,10 +70,10 @@ class ReportCollector:
         return [report if report.shard in found else replace(report, dropped_rows=0) for report in again]
 
     def _between_pauses(
-        self, visited: Sequence[int], task: ShardTask, run: Callable[[ShardTask], list[Row]], pause: PassPause
+        self, visited: Sequence[ShardId], task: ShardTask, run: Callable[[ShardTask], list[Row]], pause: PassPause
     ) -> list[ShardReport]:
         """The reports of a task's shards; between its jobs it is held, and the next one does what is left."""
-        done: dict[int, ShardReport] = {}
+        done: dict[ShardId, ShardReport] = {}
         while True:
             times = pause.times()
             pause.hold()

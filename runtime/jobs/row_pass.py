@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ...state.keys.key_hash import is_hashable
+from ...state.keys.keygroups import ShardId
 from ..catalyst.spark_plans import united
 from ..catalyst.types.arrow_types import arrow_type
 from ..operators.admission import can_be_late
@@ -145,7 +146,7 @@ class RowPass(ScanPass):
     """Reads the rows of sorted passes of deduplications and joins."""
 
     def read(
-        self, inputs: Sequence[DataFrame], epoch: EpochSpec, shards: int, without: Collection[int]
+        self, inputs: Sequence[DataFrame], epoch: EpochSpec, shards: int, without: Collection[ShardId]
     ) -> ReadRows | None:
         """Read an epoch's rows; None: Spark has to.
 
@@ -180,7 +181,7 @@ class RowPass(ScanPass):
         parts: Sequence[tuple[RowWork, RecognisedRows]],
         epoch: EpochSpec,
         buckets: Buckets,
-        without: tuple[int, ...],
+        without: tuple[ShardId, ...],
     ) -> ReadRows:
         work = parts[0][0]
         ranks = _ranks([scan for _, scan in parts]) if work.has_places else {}
@@ -215,7 +216,7 @@ class RowPass(ScanPass):
         side: int,
         name: str,
         buckets: Buckets,
-        without: tuple[int, ...],
+        without: tuple[ShardId, ...],
         ranks: dict[str, int],
     ) -> list[RowScanTask]:
         """What reads one part's files; nothing where there are none."""

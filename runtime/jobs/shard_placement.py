@@ -21,6 +21,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
+from ...state.keys.keygroups import ShardId
 from ..catalyst.prepared.placed_rows import PlacedNumbers
 from ..catalyst.spark_cluster import Executors
 from ..catalyst.spark_plans import executed_text
@@ -101,7 +102,7 @@ class ShardPlacement(ShardRouting):
         joined = self._placed.hint("shuffle_hash").join(rows, F.col(PLACEMENT_COLUMN) == F.col(shard_column), "left")
         return joined.drop(PLACEMENT_COLUMN, shard_column)
 
-    def of(self, shards: Collection[int]) -> DataFrame:
+    def of(self, shards: Collection[ShardId]) -> DataFrame:
         """The placed rows of some shards; the other partitions are there, and empty."""
         return self._placed.where(f"{PLACEMENT_COLUMN} IN ({', '.join(map(str, shards))})")
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from ...state.keys.keygroups import bit_reversed, is_power_of_two
+from ...state.keys.keygroups import ShardId, is_power_of_two, shards_of_hash_partitions
 from ..catalyst.columns import quoted
 from ..catalyst.even_scans import are_even_scans_wanted, evenly_scanned
 from ..catalyst.spark_buckets import SETTINGS, partitions_in_place
@@ -97,7 +97,7 @@ def exchanged_by_shard(
     max_parallelism: int,
     parallelism: int,
     *,
-    without: Collection[int] = (),
+    without: Collection[ShardId] = (),
     keep_shard: bool = False,
 ) -> DataFrame:
     """Move every row to the partition of its shard.
@@ -118,7 +118,7 @@ def exchanged_by_shard(
 
 
 def without_shards(
-    rows: DataFrame, operator: KeyedOperator, max_parallelism: int, parallelism: int, without: Collection[int]
+    rows: DataFrame, operator: KeyedOperator, max_parallelism: int, parallelism: int, without: Collection[ShardId]
 ) -> DataFrame:
     """Rows with an operator's key columns, less those of some shards.
 
@@ -161,7 +161,7 @@ class HashExchange(ShardRouting):
         super().__init__(spark, settings)
         self._is_even = many_rows and are_even_scans_wanted(spark)
         #: The shard of each partition.
-        self.shards = tuple(bit_reversed(partition, parallelism) for partition in range(parallelism))
+        self.shards = shards_of_hash_partitions(parallelism)
 
     def adopt(self, frame: DataFrame) -> DataFrame:
         """The same rows, planned under these settings; of many, each task reads about as much."""
@@ -233,7 +233,7 @@ class InPlace(ShardRouting):
         self._parallelism = parallelism
         super().__init__(spark, SETTINGS)
         #: The shard of each partition.
-        self.shards = tuple(bit_reversed(partition, parallelism) for partition in range(parallelism))
+        self.shards = shards_of_hash_partitions(parallelism)
 
     @staticmethod
     def is_possible(max_parallelism: int, parallelism: int) -> bool:
@@ -270,7 +270,7 @@ class JoinedInShards(ShardRouting):
         }
         super().__init__(spark, settings)
         #: The shard of each partition.
-        self.shards = tuple(bit_reversed(partition, parallelism) for partition in range(parallelism))
+        self.shards = shards_of_hash_partitions(parallelism)
 
     @staticmethod
     def is_possible(operator: KeyedOperator, max_parallelism: int, parallelism: int) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 import numpy as np
 import pyarrow as pa
 
-from ...state.keys.keygroups import KeyGroupRange
+from ...state.keys.keygroups import KeyGroupRange, ShardId
 from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..protocols.operator_events.task_events import TaskEvents
 from ..support.ids import EpochNumber
@@ -150,7 +150,7 @@ class ShardCounters:
 class ShardContext:
     """What an operator works with inside one shard task."""
 
-    shard: int
+    shard: ShardId
     key_groups: KeyGroupRange
     epoch: EpochSpec
     #: State after the previous epoch; None: there is none (fresh job).

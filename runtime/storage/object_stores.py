@@ -16,6 +16,8 @@ from .conditional import ONCE, ConditionalClient
 if TYPE_CHECKING:
     from obstore.store import RetryConfig
 
+    from .s3_settings import S3Settings
+
 #: Any of these says by which credentials Azure lets a process in, or where it gets some.
 _AZURE_CREDENTIALS = (
     *("AZURE_CLIENT_SECRET", "AZURE_FEDERATED_TOKEN_FILE", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY"),
@@ -24,35 +26,23 @@ _AZURE_CREDENTIALS = (
 
 
 @lru_cache(maxsize=16)
-def s3_client(
-    bucket: str,
-    *,
-    access_key: str | None,
-    secret_key: str | None,
-    session_token: str | None,
-    anonymous: bool,
-    endpoint: str | None,
-    scheme: str,
-    region: str | None,
-    path_style: bool,
-    proxy: str | None,
-    **_: object,
-) -> ConditionalClient:
-    """The client of a bucket of S3; the arguments are those of :class:`~.s3_settings.S3Settings`."""
+def s3_client(bucket: str, settings: S3Settings) -> ConditionalClient:
+    """The client of a bucket of S3."""
     from obstore.exceptions import UnknownConfigurationKeyError
     from obstore.store import S3Store
 
-    where = endpoint if endpoint is None or path_style else f"{bucket}.{endpoint}"
+    endpoint = settings.endpoint
+    where = endpoint if endpoint is None or settings.path_style else f"{bucket}.{endpoint}"
     given: dict[str, Any] = {
-        "access_key_id": access_key,
-        "secret_access_key": secret_key,
-        "session_token": session_token,
-        "skip_signature": anonymous or None,
-        "endpoint": None if where is None else f"{scheme}://{where}",
-        "region": region,
-        "virtual_hosted_style_request": not path_style if endpoint else None,
+        "access_key_id": settings.access_key,
+        "secret_access_key": settings.secret_key,
+        "session_token": settings.session_token,
+        "skip_signature": settings.anonymous or None,
+        "endpoint": None if where is None else f"{settings.scheme}://{where}",
+        "region": settings.region,
+        "virtual_hosted_style_request": not settings.path_style if endpoint else None,
     }
-    options: Any = {"allow_http": True, **({} if proxy is None else {"proxy_url": proxy})}
+    options: Any = {"allow_http": True, **({} if settings.proxy is None else {"proxy_url": settings.proxy})}
     config: Any = {name: value for name, value in given.items() if value is not None}
 
     def store(retries: RetryConfig, **more: Any) -> S3Store:

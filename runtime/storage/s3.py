@@ -62,7 +62,7 @@ class S3(fs.S3FileSystem):
 
     def client(self, bucket: str) -> ConditionalClient:
         """For writes that depend on what is there."""
-        return s3_client(bucket, **asdict(self.settings))
+        return s3_client(bucket, self.settings)
 
     def create_dir(self, path: str, *, recursive: bool = True) -> None:
         """Nothing: a file brings its folders along."""

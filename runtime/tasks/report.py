@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from ...state.keys.keygroups import ShardId
 from ...state.store.files import StateFile
 from ..connectors.staging import StagedFile
 from ..operators.contract import ShardCounters
@@ -20,7 +21,7 @@ REPORT_COLUMN = "report"
 #: Ending of the files in which finished attempts of a pinned pass leave their reports.
 REPORT_SUFFIX = ".report"
 #: In place of a shard's number: there is nothing to do in this partition.
-NO_SHARD = -1
+NO_SHARD = ShardId(-1)
 #: Not as text, which would be parsed by Spark in every epoch.
 REPORT_SCHEMA = StructType([StructField(REPORT_COLUMN, BinaryType())])
 
@@ -29,7 +30,7 @@ REPORT_SCHEMA = StructType([StructField(REPORT_COLUMN, BinaryType())])
 class ShardReport:
     """What one winning attempt did; the only thing that goes back to the driver."""
 
-    shard: int
+    shard: ShardId
     attempt: str
     files: tuple[StateFile, ...]
     output: tuple[StagedFile, ...]

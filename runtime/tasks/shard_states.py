@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from pyarrow import fs
 
+from ...state.keys.keygroups import ShardId
 from ...state.store.local_copy import LocalStateCopy, process_cache
 from ...state.store.local_folder import local_root
 from ...state.store.packed_manifests import PackedManifests
@@ -31,7 +32,7 @@ class ShardStates:
         """The folder on this machine in which local copies are."""
         return local_root(self.local_dir)
 
-    def acquire(self, shard: int) -> LocalStateCopy:
+    def acquire(self, shard: ShardId) -> LocalStateCopy:
         """A shard's local copy in this process."""
         return process_cache().acquire(
             self.job_id,

@@ -14,8 +14,15 @@ All of these rules are part of the on-disk contract.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NewType, TypeVar
+
+_T = TypeVar("_T")
+
+#: Of a shard of one stage, counted from 0: no key group, no partition of Spark's, and no number of shards.
+ShardId = NewType("ShardId", int)
 
 #: Key groups are stored as two big-endian bytes.
 MAX_PARALLELISM_LIMIT = 32_768
@@ -66,6 +73,21 @@ class KeyGroupRange:
         return (self.last + 1).to_bytes(2, "big") if self.last < 0xFFFF else b"\xff\xff\xff"
 
 
+def all_shards(parallelism: int) -> tuple[ShardId, ...]:
+    """The shards of a stage that has so many."""
+    return tuple(map(ShardId, range(parallelism)))
+
+
+def by_shard(items: Sequence[_T]) -> Iterator[tuple[ShardId, _T]]:
+    """What belongs to each shard of a stage, in shard order, with its shard."""
+    return zip(all_shards(len(items)), items, strict=True)
+
+
+def shards_of_hash_partitions(parallelism: int) -> tuple[ShardId, ...]:
+    """The shard of each partition of Spark's own hash partitioning; ``parallelism`` is a power of two."""
+    return tuple(ShardId(bit_reversed(partition, parallelism)) for partition in range(parallelism))
+
+
 def shard_ranges(parallelism: int, max_parallelism: int) -> list[KeyGroupRange]:
     """The key-group ranges of all shards, in shard order; ``1 <= parallelism <= max_parallelism``."""
     if not 1 <= parallelism <= max_parallelism:
@@ -74,6 +96,6 @@ def shard_ranges(parallelism: int, max_parallelism: int) -> list[KeyGroupRange]:
     return [KeyGroupRange(first, following - 1) for first, following in pairwise(firsts)]
 
 
-def shard_of(key_group: int, parallelism: int, max_parallelism: int) -> int:
+def shard_of(key_group: int, parallelism: int, max_parallelism: int) -> ShardId:
     """The shard that owns a key group: ``key_group * parallelism // max_parallelism``."""
-    return key_group * parallelism // max_parallelism
+    return ShardId(key_group * parallelism // max_parallelism)

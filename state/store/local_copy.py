@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pyarrow import fs
 
 from ...errors import CheckpointError, CorruptStateError, MixedModeError
-from ..keys.keygroups import KeyGroupRange
+from ..keys.keygroups import KeyGroupRange, ShardId
 from .cursor import LocalStateCursor
 from .database import LocalDatabase, StateBackend
 from .files import StateFile
@@ -165,7 +165,7 @@ class LocalStateCache:
     def acquire(
         self,
         job: str,
-        shard: int,
+        shard: ShardId,
         manifest: StateManifest,
         filesystem: fs.FileSystem,
         pool: str,
@@ -233,7 +233,7 @@ class LocalStateCache:
         return held
 
     def _built(
-        self, job: str, shard: int, manifest: StateManifest, pool: StatePool, local_root: str, cache_bytes: int
+        self, job: str, shard: ShardId, manifest: StateManifest, pool: StatePool, local_root: str, cache_bytes: int
     ) -> _Held:
         root = self._root(local_root)
         if self._backend is None:

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 import pyarrow as pa
@@ -18,8 +18,8 @@ from mixedmode.runtime.connectors.sources.live_inputs import LiveInput
 from mixedmode.runtime.driver.epochs import graph_epochs, stage_fusion
 from mixedmode.runtime.driver.epochs.epoch_specs import OBSERVED
 from mixedmode.runtime.driver.epochs.source_rows import SourceRows
-from mixedmode.runtime.jobs.executor import StageResult
 from mixedmode.runtime.jobs.fused_stages import FusedStage
+from mixedmode.runtime.jobs.stage_epoch import EpochRows, StageEpoch, StageResult
 from mixedmode.runtime.operators.contract import EpochSpec, KeyedOperator
 from mixedmode.runtime.operators.emission_watermark import EMITTED_COLUMN
 from mixedmode.runtime.operators.frame_steps import FrameStep
@@ -108,11 +108,9 @@ class Executor(LocalShards):
     #: The rows that it got, by epoch.
     got: dict[int, int] = field(default_factory=dict)
 
-    def execute(
-        self, frame: LocalRows | None, epoch: EpochSpec, manifests: Sequence[Any], **of_shards: Any
-    ) -> StageResult:
-        self.got[epoch.epoch] = 0 if frame is None else frame.table.num_rows
-        done = super().execute(frame, epoch, manifests, **of_shards)
+    def execute(self, epoch: StageEpoch, rows: EpochRows | None = None, **of_shards: Any) -> StageResult:
+        self.got[epoch.spec.epoch] = 0 if rows is None else cast(LocalRows, rows.frame).table.num_rows
+        done = super().execute(epoch, rows, **of_shards)
         if self.fails:
             self.fails = False
             for report in done.reports:
@@ -130,14 +128,14 @@ class OneJob:
 
     def execute(self, frame: LocalRows, first: FusedStage, second: FusedStage) -> tuple[StageResult, StageResult]:
         self.first.job.epochs_together += 1
-        done = self.first.execute(frame, first.spec, first.manifests).reports
+        done = self.first.execute(first.epoch, EpochRows(cast(Any, frame))).reports
         handoff, files = (
             LocalHandoff(self.first.state.tables),
             [file for report in done for file in report.output],
         )
         rows = handoff.frame(files)
         try:
-            followed = self.second.execute(None if rows is None else self.over(rows), second.spec, second.manifests)
+            followed = self.second.execute(second.epoch, None if rows is None else EpochRows(self.over(rows)))
         finally:
             handoff.discard(files)
         handed_on = [

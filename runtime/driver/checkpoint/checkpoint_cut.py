@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ....errors import CheckpointError
+from ....state.keys.keygroups import ShardId
 from ...checkpoints.metadata import DueSavepoint, SparkPosition
 from ...protocols.lifecycle.job import JobLifecycle
 from ...support.failpoints import failpoint
@@ -60,7 +61,7 @@ def frozen_state(
         number,
         trigger,
         finished_shards={
-            uid: {task.index for task in finished if task.vertex == stage_task(uid)} for uid in state.stages
+            uid: {ShardId(task.index) for task in finished if task.vertex == stage_task(uid)} for uid in state.stages
         },
         events=events,
         position=position,

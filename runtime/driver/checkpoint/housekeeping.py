@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ....errors import CheckpointError
+from ....state.keys.keygroups import ShardId
 from ...checkpoints.corruption import explain_corruption
 from ...checkpoints.first_position import discard_if_behind
 from ...checkpoints.lease.driver_lease import LocationLost
@@ -58,7 +59,7 @@ class Round:
     services: CheckpointServices
     cleans: bool
     #: By stage the compacted manifests of some shards.
-    compacted: dict[str, Mapping[int, StateManifest]] = field(default_factory=dict)
+    compacted: dict[str, Mapping[ShardId, StateManifest]] = field(default_factory=dict)
     failure: BaseException | None = None
     at_rest: threading.Event = field(default_factory=threading.Event)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from ....errors import CheckpointError
+from ....state.keys.keygroups import ShardId, by_shard
 from ....state.store.packed_manifests import PackedManifests
 from ...checkpoints.store import CheckpointStore
 from ...jobs.executor import EpochExecutor
@@ -47,7 +48,7 @@ class StateCompactor:
 
     def compacted(
         self, operator: KeyedOperator, manifests: Sequence[StateManifest], epoch: EpochNumber
-    ) -> dict[int, StateManifest]:
+    ) -> dict[ShardId, StateManifest]:
         """Compact the shards whose change logs have outgrown their base.
 
         Args:
@@ -61,14 +62,14 @@ class StateCompactor:
         Raises:
             CheckpointError: it took longer than a checkpoint may.
         """
-        kinds = {shard: kind for shard, manifest in enumerate(manifests) if (kind := manifest.needs_compaction())}
+        kinds = {shard: kind for shard, manifest in by_shard(manifests) if (kind := manifest.needs_compaction())}
         if not kinds:
             return {}
         return self._within_timeout(lambda: self._run(operator, manifests, epoch, kinds))
 
     def rewritten(
         self, operator: KeyedOperator, manifests: Sequence[StateManifest], epoch: EpochNumber, change: StateRewrite
-    ) -> dict[int, StateManifest]:
+    ) -> dict[ShardId, StateManifest]:
         """Change all values of the state, however long it takes: there is nothing to go on with without it.
 
         Args:
@@ -80,7 +81,9 @@ class StateCompactor:
         Returns:
             The new manifests of those that have state, by shard.
         """
-        kinds: dict[int, CompactionKind] = {shard: "full" for shard, manifest in enumerate(manifests) if manifest.files}
+        kinds: dict[ShardId, CompactionKind] = {
+            shard: "full" for shard, manifest in by_shard(manifests) if manifest.files
+        }
         return self._run(operator, manifests, epoch, kinds, change) if kinds else {}
 
     def give_up(self) -> None:
@@ -96,9 +99,9 @@ class StateCompactor:
         operator: KeyedOperator,
         manifests: Sequence[StateManifest],
         epoch: EpochNumber,
-        kinds: dict[int, CompactionKind],
+        kinds: dict[ShardId, CompactionKind],
         change: StateRewrite | None = None,
-    ) -> dict[int, StateManifest]:
+    ) -> dict[ShardId, StateManifest]:
         what = "compacted" if change is None else "rewritten"
         rows, partitions = self.executors[operator.uid].places(tuple(kinds), manifests)
         task = CompactionTask(

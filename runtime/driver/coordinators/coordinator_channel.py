@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from ....errors import CoordinatorError, OperatorEventError
-from ....state.keys.keygroups import KeyGroupRange
+from ....state.keys.keygroups import KeyGroupRange, ShardId, all_shards, by_shard
 from ...jvm.user_frames import UserFrames
 from ...protocols.operator_events.channel import Channel
 from ...protocols.operator_events.coordinator import CoordinatorContext, OperatorCoordinator
@@ -65,7 +65,7 @@ class UserChannel:
         self._latest = latest
         self._wake = wake
         #: Events that have arrived and are not handed over yet, with their shards.
-        self._arrived: deque[tuple[int, str]] = deque(() if restored is None else restored.to_coordinator)
+        self._arrived: deque[tuple[ShardId, str]] = deque(() if restored is None else restored.to_coordinator)
         parts = () if restored is None else restored.parts
         self._channel = self._made_channel(shards, parts, latest)
         self._number = 1 if restored is None else restored.next_number
@@ -83,7 +83,7 @@ class UserChannel:
             if self._restored is not None:
                 self._call("restore", self._restored.coordinator)
             self._call("open", CoordinatorContext(self))
-            for shard in range(self.shards) if self._latest else ():
+            for shard in all_shards(self.shards) if self._latest else ():
                 self._call("subtaskReset", shard, self._latest)
 
     def redeal(self, before: Sequence[KeyGroupRange], after: Sequence[KeyGroupRange], latest: int) -> None:
@@ -105,7 +105,7 @@ class UserChannel:
                 self.shards = len(after)
                 self._channel = self._made_channel(self.shards, waiting.parts, self._channel.holder.latest)
                 self._news = True
-            for shard in range(self.shards):
+            for shard in all_shards(self.shards):
                 self._call("subtaskReset", shard, latest)
 
     def _made_channel(
@@ -144,7 +144,7 @@ class UserChannel:
 
     # -- events ------------------------------------------------------------------------------------------------------
 
-    def send(self, shards: Collection[int] | None, event: Any) -> None:
+    def send(self, shards: Collection[ShardId] | None, event: Any) -> None:
         """An event of the coordinator to shards; None: to all that there are now."""
         what = f"event of type {type(event).__name__} from coordinator {self._name}"
         if not self._takes_events:
@@ -155,7 +155,7 @@ class UserChannel:
                 raise OperatorEventError(f"{what} cannot be sent: the query has ended, or not called open() yet")
             stored = StoredEvent(self._number, text)
             self._number += 1
-            to = range(self.shards) if shards is None else shards
+            to = all_shards(self.shards) if shards is None else shards
             for shard in to:
                 self._channel.holder.send(shard, stored)
             self._counts["eventsSent"] += len(to)
@@ -163,23 +163,23 @@ class UserChannel:
         self._wake()
 
     @property
-    def waiting(self) -> list[int]:
+    def waiting(self) -> list[ShardId]:
         """Shards for which events wait."""
         with self._mutex:
             return self._channel.waiting
 
-    def take(self, shards: Iterable[int]) -> dict[int, tuple[str, ...]]:
+    def take(self, shards: Iterable[ShardId]) -> dict[ShardId, tuple[str, ...]]:
         """Events that go out with the tasks of an epoch."""
         with self._mutex:
             taken = self._channel.take(shards)
         return {shard: tuple(event.text for event in events) for shard, events in taken.items()}
 
-    def accept(self, shard: int, sent: Sequence[str]) -> None:
+    def accept(self, shard: ShardId, sent: Sequence[str]) -> None:
         """A shard's winning attempt counts: its events have been delivered, and it has sent some."""
         with self._mutex:
             self._counts["eventsDelivered"] += self._channel.accept(shard, [StoredEvent(0, text) for text in sent])
 
-    def fail_epoch(self, shards: Iterable[int]) -> None:
+    def fail_epoch(self, shards: Iterable[ShardId]) -> None:
         """What went out with an epoch waits again."""
         with self._mutex:
             self._channel.fail(shards)
@@ -208,7 +208,7 @@ class UserChannel:
             data, parts = self._channel.begin(checkpoint_id, self._snapshot)
             self._news = False
         inboxes = tuple(part.inbox for part in parts)
-        kept = tuple((shard, event.text) for shard, part in enumerate(parts) for event in part.kept)
+        kept = tuple((shard, event.text) for shard, part in by_shard(parts) for event in part.kept)
         return StoredEvents(data, inboxes, (*self._arrived, *kept))
 
     def _snapshot(self) -> bytes:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ....state.keys.keygroups import ShardId
 from ...protocols.operator_events.snapshot import StoredEvents
 from ...protocols.operator_events.task_events import ShardInbox
 from ...support.clean_up import take_all
@@ -73,11 +74,11 @@ class JobEvents:
 
     # -- epochs ------------------------------------------------------------------------------------------------------
 
-    def waiting(self, stage: StageState) -> list[int]:
+    def waiting(self, stage: StageState) -> list[ShardId]:
         """Shards of a stage for which events wait; none of one that has finished: they go nowhere."""
         return self.users[stage.uid].waiting if stage.uid in self.users and not stage.finished else []
 
-    def take(self, shards: Sequence[int], stage: StageState, *, with_events: bool) -> dict[int, ShardInbox]:
+    def take(self, shards: Sequence[ShardId], stage: StageState, *, with_events: bool) -> dict[ShardId, ShardInbox]:
         """What goes with an epoch to each shard that there is something for.
 
         Args:
@@ -99,7 +100,7 @@ class JobEvents:
             for report in reports:
                 self.users[uid].accept(report.shard, report.events)
 
-    def fail(self, uid: str, shards: Sequence[int]) -> None:
+    def fail(self, uid: str, shards: Sequence[ShardId]) -> None:
         """The epoch has failed: what went with it to these shards of a stage waits again."""
         if uid in self.users:
             self.users[uid].fail_epoch(shards)

@@ -11,19 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from ....state.keys.keygroups import ShardId
 from ...checkpoints.store import CheckpointStore
 from ...connectors.sources.live_query import Stopped
-from ...metrics.events.facts import FactListener, RowsDelivered, ShardsReused
+from ...metrics.events.facts import FactListener, RowsDelivered
 from ...operators.contract import EpochSpec
 from ...operators.frame_steps import union_of
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ...spec import JobSpec, Phase, StageSpec
 from ...support.failpoints import failpoint
-from ...tasks.report import ShardReport
 from ..clocks import now_ms
 from ..coordinators.event_channels import JobEvents
 from ..state.job_state import JobState
-from ..state.stage_handoffs import output_place_of
 from .epoch_specs import OBSERVED, last_epoch_of, sorted_pass_of, streaming_epoch_of
 from .graph_epochs import GraphEpochs
 from .pinned_backlog import PinnedBacklog
@@ -135,7 +134,7 @@ class EpochRunner:
             self.store.may_have_backlog = True
             failpoint("backlog-epoch-applied")
             shards = sum(len(self.state.stages[uid].shards) for uid in orders)
-            return ReusedShards(sum(len(order.finished) for order in orders.values()), shards)
+            return ReusedShards(sum(len(order.pinned.finished) for order in orders.values()), shards)
 
     def _pinned(
         self, stage: StageSpec, order: StageRequest, pin: PinnedBacklog, live_position: str | None
@@ -149,19 +148,14 @@ class EpochRunner:
                 pin.save(spec, live_position)
         else:
             spec, is_known = pin.follow(stage.uid, order.spec, ())
-        finished: dict[int, ShardReport] = {}
-        if is_known:
-            place = output_place_of(self.job, self.graph.handoffs, stage.uid)
-            finished = pin.finished(stage.uid, place, follows=not is_first)
-            self.listener.on(ShardsReused(len(finished), len(self.state.stages[stage.uid].shards)))
-        folder = pin.reports if is_first else pin.reports_of(stage.uid)
-        return replace(order, spec=spec, finished=finished, report_folder=folder)
+        pinned = self.graph.pinned_shards(pin, stage.uid, is_known=is_known, follows=not is_first)
+        return replace(order, spec=spec, pinned=pinned)
 
     def streaming_epoch(
         self,
         phase: Phase,
         rows: SourceRows | None,
-        shards: Mapping[str, Sequence[int]] | None = None,
+        shards: Mapping[str, Sequence[ShardId]] | None = None,
         *,
         fires: bool = True,
     ) -> None:
@@ -206,7 +200,7 @@ class EpochRunner:
         makes_none = bool(stage.operator.key_columns) or stage.operator.is_stateless
         return rows.are_none and makes_none and self.state.epoch > 0
 
-    def _without_rows(self, stage: StageSpec, spec: EpochSpec) -> list[int]:
+    def _without_rows(self, stage: StageSpec, spec: EpochSpec) -> list[ShardId]:
         """The shards that have something to do, if a stage has no rows in an epoch that brings some to others."""
         state = self.state.stages[stage.uid]
         due = state.shards_due(spec.firing_watermark_ms, spec.processing_timers_upto_ms)
@@ -262,7 +256,7 @@ class EpochRunner:
         for stage in self.job.readers:
             self.state.stages[stage.uid].watermark.advance(time_ms)
         with_events = upto_ms is None
-        due: dict[str, list[int]] = {}
+        due: dict[str, list[ShardId]] = {}
         fired: dict[str, int] = {}
         for stage in self.job.stages:
             state = self.state.stages[stage.uid]

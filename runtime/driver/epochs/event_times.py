@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 
 from ...catalyst.spark_observations import unobserved
 from ...connectors.sources.live_inputs import LiveInput, Reach, by_input, look_at, look_at_footers
-from ...jobs.executor import StageResult
+from ...jobs.stage_epoch import StageResult
 from ...operators.contract import EpochSpec
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ...protocols.watermarks import ONLY

@@ -15,15 +15,17 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
+from ....state.keys.keygroups import ShardId
 from ...catalyst.prepared.micro_batch import job_label
 from ...catalyst.spark_cluster import JobTasks
 from ...catalyst.spark_observations import unobserved
 from ...connectors.sources.live_inputs import INPUT_COLUMN, look_at
 from ...connectors.stage_handoff import StageHandoff
 from ...connectors.staging import StagedFile
-from ...jobs.executor import EpochExecutor, StageResult
+from ...jobs.executor import EpochExecutor
 from ...jobs.output_transform_task import staged_behind
 from ...jobs.shuffle import InPlace
+from ...jobs.stage_epoch import EpochRows, PinnedShards, StageEpoch, StageResult
 from ...metrics.backlog_progress import BacklogProgress
 from ...metrics.events.facts import FactListener, ShardsReused, WholeResultObserved
 from ...operators.contract import EpochSpec
@@ -94,7 +96,7 @@ class GraphEpochs:
         started = time.monotonic()
         runs: dict[str, StageRun] = {}
         late: list[StagedFile] = []
-        took: dict[str, list[int]] = {}
+        took: dict[str, list[ShardId]] = {}
         try:
             runs.update(self._together(phase, base, orders))
             for stage in self.job.stages:
@@ -139,11 +141,10 @@ class GraphEpochs:
         held = self.state.stages[stage.uid]
         with self._labelled(f"whole result after epoch {self.state.epoch}"):
             spec = whole_result_of(self.state, held, now_ms())
-            done = self.executors[stage.uid].execute(None, spec, held.manifests)
+            done = self.executors[stage.uid].execute(StageEpoch(spec, held.manifests))
             shown = self._behind_last({stage.uid: done}, spec.epoch)[stage.uid]
         self.job.sink.staging.discard(self.state.pending)
-        staged = [file for report in shown.reports for file in report.output]
-        self.state.pending = staged or self.job.sink.stage_nothing(spec.epoch)
+        self.state.pending = _output(shown.reports) or self.job.sink.stage_nothing(spec.epoch)
         self._discard_handoff(stage.uid, done.reports)
         if shown.observed:
             self.listener.on(WholeResultObserved(shown.observed))
@@ -187,48 +188,35 @@ class GraphEpochs:
 
     def _run(self, phase: Phase, stage: StageSpec, order: StageRequest, runs: Mapping[str, StageRun]) -> StageRun:
         """One stage's Spark job, if it has anything to do; ``runs``: what earlier ones have done."""
-        state, spec = self.state.stages[stage.uid], order.spec
-        reach, visited = order.reach, order.visited(state)
+        state, spec, executor = self.state.stages[stage.uid], order.spec, self.executors[stage.uid]
+        reach, visited, sorts = order.reach, order.visited(state), spec.style == "sorted"
         measured_by_tasks = reach is None and order.frame is not None and self.times.measured_by_tasks(stage, spec)
         looks = stage.tells_inputs_apart or stage.looks_before_steps
         if looks and reach is None and not stage.edges and not measured_by_tasks:
-            reach = self.times.look_ahead(stage, order.frame, order.timed, sorts=spec.style == "sorted")
+            reach = self.times.look_ahead(stage, order.frame, order.timed, sorts=sorts)
         input_rows = None if reach is None or stage.edges or stage.looks_before_steps else reach.rows
         order = replace(order, reach=reach)
         done = StageResult([])
         if visited:
             inboxes = self.events.take(visited, state, with_events=not phase.holds_events_back)
-            sorts = spec.style == "sorted"
+            epoch, rows = StageEpoch(spec, state.manifests, inboxes, phase.sorter), None
+            if order.frame is not None:
+                rows = EpochRows(order.frame, order.inputs, order.in_place, input_rows, measured_by_tasks)
             if sorts:
                 # Of a first pass tasks get what Spark has made of the rows, not the rows; without state there are none.
-                is_first = self.executors[stage.uid].is_first_pass(spec, state.manifests)
-                by_spark = is_first or stage.operator.is_stateless
-                work = JobTasks.of(self.job.spark, self.tag)
+                by_spark = executor.is_first_pass(epoch) or stage.operator.is_stateless
                 self.backlog.begin(
                     None if by_spark else input_rows,
                     len(state.shards),
-                    work,
+                    JobTasks.of(self.job.spark, self.tag),
                     is_aggregated=stage.operator.rows_column is not None,
                     by_spark=by_spark,
                     stage=stage.uid,
                 )
             try:
                 with self._labelled(f"{phase.kind}, epoch {spec.epoch}{self._of_stage(stage)}"):
-                    done = self.executors[stage.uid].execute(
-                        order.frame,
-                        spec,
-                        state.manifests,
-                        inputs=order.inputs,
-                        sorter=phase.sorter,
-                        shards=visited,
-                        finished=order.finished,
-                        report_folder=order.report_folder,
-                        inboxes=inboxes,
-                        in_place=order.in_place,
-                        input_rows=input_rows,
-                        tells_inputs=measured_by_tasks,
-                        pausable=phase.kind == "backlog",
-                    )
+                    can_pause = phase.kind == "backlog"
+                    done = executor.execute(epoch, rows, shards=visited, pinned=order.pinned, can_pause=can_pause)
             finally:
                 if sorts:
                     self.backlog.end(succeeded=bool(done.reports))
@@ -259,7 +247,7 @@ class GraphEpochs:
             return own
         failpoint("epoch-between-stages")
         state = self.state.stages[stage.uid]
-        staged = {uid: [file for report in done.reports for file in report.output] for uid, done in runs.items()}
+        staged = {uid: _output(done.reports) for uid, done in runs.items()}
         in_place, sorts = self._keeps_shards(stage), base.style == "sorted"
         rows = self._handed_on(stage, staged, in_place, None if own is None else own.frame)
         reach = None if own is None else own.reach or self.times.look_ahead(stage, own.frame, own.timed, sorts=sorts)
@@ -287,12 +275,23 @@ class GraphEpochs:
             return StageRequest(spec, rows, reach=reach, in_place=in_place)
         inputs = [file.name for edge in stage.edges for file in staged.get(edge.origin, ())]
         spec, is_known = pin.follow(stage.uid, spec, inputs)
-        finished: Mapping[int, ShardReport] = {}
+        pinned = self.pinned_shards(pin, stage.uid, is_known=is_known)
+        return StageRequest(spec, rows, reach=reach, pinned=pinned, in_place=in_place)
+
+    def pinned_shards(self, pin: PinnedBacklog, uid: str, *, is_known: bool, follows: bool = True) -> PinnedShards:
+        """The shards of a stage in a pinned pass.
+
+        Args:
+            pin: of the pass.
+            uid: the stage.
+            is_known: an earlier run has begun the pass over these very rows.
+            follows: it takes rows from other stages.
+        """
+        finished: Mapping[ShardId, ShardReport] = {}
         if is_known:
-            finished = pin.finished(stage.uid, output_place_of(self.job, self.handoffs, stage.uid), follows=True)
-            self.listener.on(ShardsReused(len(finished), len(state.shards)))
-        reports = pin.reports_of(stage.uid)
-        return StageRequest(spec, rows, reach=reach, finished=finished, report_folder=reports, in_place=in_place)
+            finished = pin.finished(uid, output_place_of(self.job, self.handoffs, uid), follows=follows)
+            self.listener.on(ShardsReused(len(finished), len(self.state.stages[uid].shards)))
+        return PinnedShards(finished, pin.reports_of(uid) if follows else pin.reports)
 
     def _handed_on(
         self, stage: StageSpec, staged: Mapping[str, Sequence[StagedFile]], in_place: bool, own: DataFrame | None
@@ -337,10 +336,11 @@ class GraphEpochs:
         self, phase: Phase, base: EpochSpec, runs: Mapping[str, StageRun], late: Sequence[StagedFile], started: float
     ) -> None:
         """Take an epoch over, all stages in one step."""
-        for uid, done in runs.items():
-            self.events.accept(uid, done.reports)
+        reports = {uid: done.reports for uid, done in runs.items()}
+        for uid, of_stage in reports.items():
+            self.events.accept(uid, of_stage)
         self.together.note(runs)
-        self.state.apply(base.epoch, {uid: done.reports for uid, done in runs.items()}, late, self.job.outputs)
+        self.state.apply(base.epoch, reports, late, self.job.outputs)
         for stage in self.job.stages:
             if stage.uid in runs:
                 self.times.move(stage, runs[stage.uid], time.monotonic() - started)
@@ -351,28 +351,28 @@ class GraphEpochs:
             self.events.hand_over()
         elapsed_s = time.monotonic() - started
         self.applied()
-        applied = epoch_applied(
+        fact = epoch_applied(
             self.job,
             self.state,
             phase,
             base,
-            {uid: done.reports for uid, done in runs.items()},
+            reports,
             elapsed_s=elapsed_s,
             now_ms=now_ms(),
             coordinator=self.events.counts,
             observed=self._observed.of(runs),
         )
-        self.listener.on(applied)
+        self.listener.on(fact)
 
     def _discard_handoffs(self, runs: Mapping[str, StageRun]) -> None:
         """Remove what stages have handed on, unless a restarted driver may want it."""
         for uid, done in runs.items():
-            if done.order.report_folder is None:
+            if done.order.pinned.report_folder is None:
                 self._discard_handoff(uid, done.reports)
 
     def _discard_handoff(self, uid: str, reports: Sequence[ShardReport]) -> None:
         if uid in self.handoffs:
-            self.handoffs[uid].discard(file for report in reports for file in report.output)
+            self.handoffs[uid].discard(_output(reports))
 
     @contextmanager
     def _labelled(self, what: str) -> Iterator[None]:

@@ -29,6 +29,7 @@ from typing import Any
 
 from pyarrow import fs
 
+from ....state.keys.keygroups import ShardId
 from ....state.store.pool import StatePool
 from ...checkpoints.store import CheckpointStore
 from ...connectors.output_place import OutputPlace
@@ -145,7 +146,7 @@ class PinnedBacklog:
         """Forget the pin and the reports; files that they name become garbage."""
         self.store.discard_backlog()
 
-    def finished(self, uid: str, output: OutputPlace, *, follows: bool = False) -> dict[int, ShardReport]:
+    def finished(self, uid: str, output: OutputPlace, *, follows: bool = False) -> dict[ShardId, ShardReport]:
         """One report per shard that an earlier run finished and whose files are all there, whole.
 
         Args:
@@ -154,7 +155,7 @@ class PinnedBacklog:
             follows: it takes rows from other stages.
         """
         pool = StatePool(self.store.filesystem, self.store.pool(uid))
-        found: dict[int, ShardReport] = {}
+        found: dict[ShardId, ShardReport] = {}
         reports = self.reports
         if reports is None:
             return found

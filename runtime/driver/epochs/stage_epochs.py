@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ....state.keys.keygroups import ShardId, all_shards
 from ...connectors.sources.live_inputs import Reach
+from ...jobs.stage_epoch import NOT_PINNED, PinnedShards
 from ...operators.contract import EpochSpec
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ...tasks.report import ShardReport
@@ -33,22 +35,19 @@ class StageRequest:
     #: The same by input, where they may be prepared one by one; empty: they are prepared together.
     inputs: tuple[DataFrame, ...] = ()
     #: Without rows the shards to visit; None: all.
-    shards: Sequence[int] | None = None
+    shards: Sequence[ShardId] | None = None
     #: How far the event times of its rows go, if somebody has looked.
     reach: Reach | None = None
     #: The event times that move the watermark, where rows are dropped on their way; None: those of ``frame``.
     timed: DataFrame | None = None
-    #: What an earlier run of the same pinned pass has finished, by shard.
-    finished: Mapping[int, ShardReport] = field(default_factory=dict)
-    #: Where finished attempts leave their reports; None: nowhere.
-    report_folder: str | None = None
+    pinned: PinnedShards = NOT_PINNED
     #: Its rows are in their shards already, those of the stage that has handed them on.
     in_place: bool = False
 
-    def visited(self, stage: StageState) -> list[int]:
+    def visited(self, stage: StageState) -> list[ShardId]:
         """The shards that take part."""
         if self.frame is not None or self.shards is None:
-            return list(range(len(stage.shards)))
+            return list(all_shards(len(stage.shards)))
         return list(self.shards)
 
     def fires_all(self, stage: StageState) -> bool:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from ....state.keys.keygroups import all_shards
 from ...jobs.executor import EpochExecutor
 from ...jobs.fused_stages import FusedStage, FusedStages
+from ...jobs.stage_epoch import StageEpoch
 from ...operators.contract import EpochSpec
 from ...operators.emission_watermark import EMITTED_COLUMN
-from ...spec import JobSpec, StageSpec, over_edges
+from ...spec import JobSpec, SortEngine, StageSpec, over_edges
 from ..coordinators.event_channels import JobEvents
 from ..state.job_state import JobState
 from .epoch_specs import following_epoch_of
@@ -24,8 +26,6 @@ from .stage_epochs import StageRequest, StageRun, fired_upstream, reached_upstre
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-Sorter = Literal["spark", "arrow"]
 
 
 @dataclass
@@ -93,7 +93,7 @@ class StageFusion:
         return order.reach is None and not first.tells_inputs_apart and order.fires_all(self.state.stages[first.uid])
 
     def run(
-        self, base: EpochSpec, first: StageSpec, second: StageSpec, order: StageRequest, sorter: Sorter
+        self, base: EpochSpec, first: StageSpec, second: StageSpec, order: StageRequest, sorter: SortEngine
     ) -> dict[str, StageRun]:
         """Run two stages of an epoch.
 
@@ -122,10 +122,10 @@ class StageFusion:
         runs[second.uid] = self.times.stage_run(second, StageRequest(spec), done[1], runs)
         return runs
 
-    def _part(self, stage: StageSpec, spec: EpochSpec, sorter: Sorter) -> FusedStage:
+    def _part(self, stage: StageSpec, spec: EpochSpec, sorter: SortEngine) -> FusedStage:
         state = self.state.stages[stage.uid]
-        inboxes = self.events.take(range(len(state.shards)), state, with_events=False)
-        return FusedStage(self.executors[stage.uid], spec, state.manifests, inboxes, sorter)
+        inboxes = self.events.take(all_shards(len(state.shards)), state, with_events=False)
+        return FusedStage(self.executors[stage.uid], StageEpoch(spec, state.manifests, inboxes, sorter))
 
     def _following(self, base: EpochSpec, second: StageSpec, first: StageRun) -> EpochSpec:
         """What the second stage does if this is what the first one has done."""

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ....state.keys.keygroups import ShardId
 from ...checkpoints.metadata import CheckpointMetadata, DueSavepoint, SourceState, SparkPosition
 from ...connectors.sink_calls import SinkCall, calls_of
 from ...connectors.staged_form import StagedForm
@@ -182,7 +183,7 @@ class CheckpointSnapshot:
         number: CheckpointId,
         trigger: str,
         *,
-        finished_shards: Mapping[str, Collection[int]],
+        finished_shards: Mapping[str, Collection[ShardId]],
         events: Mapping[str, StoredEvents],
         form: StagedForm,
         merges_epochs: bool = True,

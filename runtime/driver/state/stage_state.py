@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ....errors import CheckpointMismatchError
-from ....state.keys.keygroups import KeyGroupRange, shard_ranges
+from ....state.keys.keygroups import KeyGroupRange, ShardId, by_shard, shard_ranges
 from ....state.store.state_manifest import StateManifest, redeal
 from ...checkpoints.metadata import CheckpointMetadata, OperatorState, ShardState
 from ...checkpoints.state_layout import layout_of
@@ -150,17 +150,17 @@ class StageState:
             for shard, one in zip(self.shards, before, strict=True)
         )
 
-    def compacted(self, before: Sequence[StateManifest], manifests: Mapping[int, StateManifest]) -> None:
+    def compacted(self, before: Sequence[StateManifest], manifests: Mapping[ShardId, StateManifest]) -> None:
         """Take over other files of the same state, or of state that was changed.
 
         Args:
             before: what the shards' manifests were then; epochs may have added files behind those since.
             manifests: the new ones, by shard.
         """
-        for place, manifest in manifests.items():
-            shard, taken = self.shards[place], before[place].files
+        for number, manifest in manifests.items():
+            shard, taken = self.shards[number], before[number].files
             assert shard.manifest.files[: len(taken)] == taken, "between two compactions a manifest only grows"
-            self.shards[place] = replace(shard, manifest=manifest.append(shard.manifest.files[len(taken) :]))
+            self.shards[number] = replace(shard, manifest=manifest.append(shard.manifest.files[len(taken) :]))
 
     def redeal(self, parallelism: int) -> None:
         """Deal the state to another number of shards; no file is read or copied."""
@@ -171,13 +171,13 @@ class StageState:
         """What each shard has."""
         return [shard.manifest.key_groups for shard in self.shards]
 
-    def shards_due(self, watermark_ms: int, processing_time_ms: int) -> list[int]:
+    def shards_due(self, watermark_ms: int, processing_time_ms: int) -> list[ShardId]:
         """Shards with a timer that may fire now."""
         if self.finished:
             return []
         return [
-            index
-            for index, shard in enumerate(self.shards)
+            number
+            for number, shard in by_shard(self.shards)
             if _due(shard.next_event_timer_ms, watermark_ms) or _due(shard.next_processing_timer_ms, processing_time_ms)
         ]
 
@@ -199,14 +199,14 @@ class StageCut:
     watermark_ms: int
     fired_watermark_ms: int
     #: Shards whose operators have finished for good: they are not run again after recovery.
-    finished: frozenset[int]
+    finished: frozenset[ShardId]
     #: The coordinator's part; None: the stage has none.
     events: StoredEvents | None
     #: Greatest event time of each input that the stage has seen.
     max_event_times_ms: Mapping[str, int | None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, stage: StageState, finished: Collection[int], events: StoredEvents | None) -> StageCut:
+    def of(cls, stage: StageState, finished: Collection[ShardId], events: StoredEvents | None) -> StageCut:
         """A stage as it stands now."""
         return cls(
             operator=stage.operator,
@@ -233,12 +233,12 @@ class StageCut:
         shards = tuple(
             ShardState(
                 lineage=shard.manifest.to_json(),
-                finished=index in self.finished,
+                finished=number in self.finished,
                 next_event_timer_ms=shard.next_event_timer_ms,
                 next_processing_timer_ms=shard.next_processing_timer_ms,
                 own_state=shard.own_state,
             )
-            for index, shard in enumerate(self.shards)
+            for number, shard in by_shard(self.shards)
         )
         coordinator, buffered = (None, ()) if self.events is None else self.events.to_json()
         return OperatorState(

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from ....state.backend.keyed import KeyedState
 from ....state.backend.random_access import RocksDBKeyedState
 from ....state.backend.sorted_pass import BatchKeyedState
+from ....state.keys.keygroups import ShardId
 from ....state.keys.keys import KeyCodec
 from ...protocols.event_time import MIN_WATERMARK
 from ...protocols.operator_events.event_codec import decode, encode, types_by_name
@@ -67,7 +68,7 @@ class ProcessorRun:
         return self._epoch.epoch
 
     @property
-    def shard(self) -> int:
+    def shard(self) -> ShardId:
         return self._context.shard
 
     def execute(self, rows: Iterator[pa.RecordBatch]) -> None:

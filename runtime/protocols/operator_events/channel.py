@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Generic
 
 from ....errors import CheckpointError
+from ....state.keys.keygroups import ShardId, all_shards
 from ...support.ids import CheckpointId
 from .coordinator_holder import (
     Action,
@@ -40,7 +41,7 @@ class Channel(Generic[T]):
     def __init__(
         self,
         shards: int,
-        receive: Callable[[int, T], None],
+        receive: Callable[[ShardId, T], None],
         restored: Sequence[SubtaskSnapshot[T]] = (),
         latest: int = 0,
         reached: Callable[[str], None] = lambda step: None,
@@ -50,19 +51,19 @@ class Channel(Generic[T]):
             shards, lambda shard, event: self._put(shard, event), latest
         )
         parts = restored or [SubtaskSnapshot[T]()] * shards
-        self.ends = [SubtaskEnd(shard, receive, parts[shard], latest) for shard in range(shards)]
+        self.ends = [SubtaskEnd(shard, receive, parts[shard], latest) for shard in all_shards(shards)]
 
-    def _put(self, shard: int, event: T) -> None:
+    def _put(self, shard: ShardId, event: T) -> None:
         self.ends[shard].put(event)
 
     @property
-    def waiting(self) -> list[int]:
+    def waiting(self) -> list[ShardId]:
         """Shards for which something waits."""
         return [end.shard for end in self.ends if end.waiting]
 
     # -- epochs ------------------------------------------------------------------------------------------------------
 
-    def take(self, shards: Iterable[int]) -> dict[int, tuple[T, ...]]:
+    def take(self, shards: Iterable[ShardId]) -> dict[ShardId, tuple[T, ...]]:
         """What goes out with the tasks of an epoch, by shard."""
         taken = {}
         for shard in shards:
@@ -71,14 +72,14 @@ class Channel(Generic[T]):
                 taken[shard] = events
         return taken
 
-    def accept(self, shard: int, sent: Iterable[T]) -> int:
+    def accept(self, shard: ShardId, sent: Iterable[T]) -> int:
         """An epoch's winning attempt counts; returns how many events are delivered with it."""
         delivered = self.ends[shard].accepted()
         self._do(self.holder.delivered(shard))
         self.ends[shard].send(sent)
         return delivered
 
-    def fail(self, shards: Iterable[int]) -> None:
+    def fail(self, shards: Iterable[ShardId]) -> None:
         """The epoch has failed: what went out with it waits again."""
         for shard in shards:
             self.ends[shard].failed()

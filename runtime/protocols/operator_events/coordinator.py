@@ -22,6 +22,8 @@ from collections.abc import Collection
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from ....state.keys.keygroups import ShardId
+
 
 class Line(Protocol):
     """What a run gives its coordinator to send through."""
@@ -32,7 +34,7 @@ class Line(Protocol):
     @property
     def lock(self) -> AbstractContextManager[Any]: ...
 
-    def send(self, shards: Collection[int] | None, event: Any) -> None: ...
+    def send(self, shards: Collection[ShardId] | None, event: Any) -> None: ...
 
     def fail(self, cause: BaseException) -> None: ...
 
@@ -121,7 +123,7 @@ class ShardGateway:
         context.gateway(shard).send({"limit": 10})
     """
 
-    def __init__(self, channel: Line, shard: int) -> None:
+    def __init__(self, channel: Line, shard: ShardId) -> None:
         self._channel = channel
         self.shard = shard
 
@@ -167,7 +169,7 @@ class CoordinatorContext:
         """Returns the gateway to a shard, from 0 to ``parallelism - 1``."""
         if not 0 <= shard < self.parallelism:
             raise IndexError(f"shard must be between 0 and {self.parallelism - 1}, got {shard}")
-        return ShardGateway(self._channel, shard)
+        return ShardGateway(self._channel, ShardId(shard))
 
     def broadcast(self, event: Any) -> None:
         """Sends an event to all shards.

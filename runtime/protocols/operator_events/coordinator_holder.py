@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Generic
 
 from ....errors import CheckpointError, OperatorEventError
+from ....state.keys.keygroups import ShardId, all_shards
 from ...support.ids import CheckpointId
 from .gateway import Closed, SubtaskGateways, T
 
@@ -31,7 +32,7 @@ logger = logging.getLogger(__name__)
 class CloseGateway:
     """Tell a subtask that a checkpoint has begun: it closes its gateway and answers with the marker."""
 
-    shard: int
+    shard: ShardId
     checkpoint_id: CheckpointId
 
 
@@ -53,7 +54,7 @@ class SendBarriers:
 class OpenGateway:
     """Tell a subtask that its gateway need not stay closed for this checkpoint."""
 
-    shard: int
+    shard: ShardId
     checkpoint_id: CheckpointId
 
 
@@ -73,11 +74,11 @@ class _Pending:
     """A checkpoint under way."""
 
     #: Subtasks whose markers are missing.
-    markers: set[int]
+    markers: set[ShardId]
     #: The coordinator's state; None: the snapshot has not been taken.
     data: bytes | None = None
     #: Subtasks to which something was being delivered when the gateways closed.
-    deliveries: set[int] = field(default_factory=set)
+    deliveries: set[ShardId] = field(default_factory=set)
     barriers_sent: bool = False
 
 
@@ -90,16 +91,16 @@ class CoordinatorHolder(Generic[T]):
         latest: the checkpoint that the job goes on from; 0: none.
     """
 
-    def __init__(self, shards: int, transmit: Callable[[int, T], None], latest: int = 0) -> None:
+    def __init__(self, shards: int, transmit: Callable[[ShardId, T], None], latest: int = 0) -> None:
         self._latest = latest
         self.gateways = SubtaskGateways(shards, transmit, latest)
-        self._running = set(range(shards))
-        self._delivering: set[int] = set()
+        self._running = set(all_shards(shards))
+        self._delivering: set[ShardId] = set()
         self._pending: dict[CheckpointId, _Pending] = {}
 
     # -- events ------------------------------------------------------------------------------------------------------
 
-    def send(self, shard: int, event: T) -> None:
+    def send(self, shard: ShardId, event: T) -> None:
         """An event of the coordinator to a subtask.
 
         Raises:
@@ -115,22 +116,22 @@ class CoordinatorHolder(Generic[T]):
         return self._latest
 
     @property
-    def pending(self) -> frozenset[int]:
+    def pending(self) -> frozenset[CheckpointId]:
         """The checkpoints that are under way."""
         return frozenset(self._pending)
 
-    def delivering(self, shard: int) -> None:
+    def delivering(self, shard: ShardId) -> None:
         """What has been sent to a subtask is being delivered: it is neither here nor there."""
         self._delivering.add(shard)
 
-    def delivered(self, shard: int) -> list[Action]:
+    def delivered(self, shard: ShardId) -> list[Action]:
         """The subtask has acknowledged what was being delivered."""
         self._delivering.discard(shard)
         for pending in self._pending.values():
             pending.deliveries.discard(shard)
         return self._barriers()
 
-    def lost(self, shard: int) -> list[Action]:
+    def lost(self, shard: ShardId) -> list[Action]:
         """Delivery has failed; so do the checkpoints that wait for it."""
         self._delivering.discard(shard)
         waiting = [number for number, pending in self._pending.items() if shard in pending.deliveries]
@@ -204,7 +205,7 @@ class CoordinatorHolder(Generic[T]):
         assert data is not None, "asked for before SendBarriers"
         return data
 
-    def acknowledged(self, shard: int, checkpoint_id: CheckpointId) -> list[Action]:
+    def acknowledged(self, shard: ShardId, checkpoint_id: CheckpointId) -> list[Action]:
         """Step 6, for one subtask: its snapshot is taken, so both of its channels open."""
         if checkpoint_id not in self._pending:
             return []
@@ -243,7 +244,7 @@ class CoordinatorHolder(Generic[T]):
 
     # -- failures ----------------------------------------------------------------------------------------------------
 
-    def shard_failed(self, shard: int) -> list[Action]:
+    def shard_failed(self, shard: ShardId) -> list[Action]:
         """A subtask has failed: what it had been sent is gone with it, and no pending checkpoint can be complete.
 
         Protocol only: in a job nobody fails alone, a failed epoch's events wait again (:meth:`lost`).
@@ -252,7 +253,7 @@ class CoordinatorHolder(Generic[T]):
         self._delivering.discard(shard)
         return self._fail(list(self._pending), f"subtask {shard} has failed")
 
-    def shard_reset(self, shard: int) -> None:
+    def shard_reset(self, shard: ShardId) -> None:
         """The subtask runs again, from a checkpoint.  What its old gateway kept is dropped: the coordinator, put back
         to the same checkpoint for this subtask, sends it again.
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ....errors import CheckpointError
+from ....state.keys.keygroups import ShardId, all_shards
 from ...support.ids import CheckpointId
 
 T = TypeVar("T")
@@ -126,17 +127,17 @@ class SubtaskGateways(Generic[T]):
         latest: the newest checkpoint that has been attempted so far; 0: none.
     """
 
-    def __init__(self, shards: int, transmit: Callable[[int, T], None], latest: int) -> None:
+    def __init__(self, shards: int, transmit: Callable[[ShardId, T], None], latest: int) -> None:
         self._transmit = transmit
-        self._of_shards: dict[int, SubtaskGateway[T]] = {}
-        for shard in range(shards):
+        self._of_shards: dict[ShardId, SubtaskGateway[T]] = {}
+        for shard in all_shards(shards):
             self.rebuild(shard, latest)
 
-    def rebuild(self, shard: int, latest: int) -> None:
+    def rebuild(self, shard: ShardId, latest: int) -> None:
         """A new gateway to a subtask; what its old one kept is dropped."""
         self._of_shards[shard] = SubtaskGateway(lambda event: self._transmit(shard, event), latest)
 
-    def __getitem__(self, shard: int) -> SubtaskGateway[T]:
+    def __getitem__(self, shard: ShardId) -> SubtaskGateway[T]:
         return self._of_shards[shard]
 
     @property
@@ -175,14 +176,14 @@ class SubtaskGateways(Generic[T]):
 class Closed:
     """The marker: the last that the coordinator hears from a subtask before a checkpoint."""
 
-    shard: int
+    shard: ShardId
     checkpoint_id: CheckpointId
 
 
 class CoordinatorGateway(Gateway[T]):
     """From one subtask to its coordinator."""
 
-    def close(self, shard: int, checkpoint_id: CheckpointId) -> Closed:
+    def close(self, shard: ShardId, checkpoint_id: CheckpointId) -> Closed:
         """Close; the marker has to follow on the same way all that was passed on before.
 
         What is kept for older checkpoints has not been passed on, so it belongs to after this one as well.

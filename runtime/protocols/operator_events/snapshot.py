@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ....state.keys.keygroups import KeyGroupRange
+from ....state.keys.keygroups import KeyGroupRange, ShardId, by_shard
 from .subtask import SubtaskSnapshot
 
 
@@ -35,13 +35,13 @@ class StoredEvents:
     #: Events to each shard.
     inboxes: tuple[tuple[StoredEvent, ...], ...]
     #: Events to the coordinator in the order of their arrival, with the shards that have sent them.
-    to_coordinator: tuple[tuple[int, str], ...] = ()
+    to_coordinator: tuple[tuple[ShardId, str], ...] = ()
 
     def to_json(self) -> tuple[str, tuple[dict[str, Any], ...]]:
         """For ``_metadata``: the coordinator's state and the events, by direction and shard."""
         buffered: list[dict[str, Any]] = [
             {"to": "subtask", "shard": shard, "events": [[event.number, event.text] for event in events]}
-            for shard, events in enumerate(self.inboxes)
+            for shard, events in by_shard(self.inboxes)
             if events
         ]
         buffered += [{"to": "coordinator", "shard": shard, "events": [text]} for shard, text in self.to_coordinator]
@@ -51,7 +51,7 @@ class StoredEvents:
     def from_json(cls, coordinator: str, buffered: Sequence[dict[str, Any]], shards: int) -> StoredEvents:
         """Inverse of :meth:`to_json`."""
         inboxes: list[tuple[StoredEvent, ...]] = [()] * shards
-        to_coordinator: list[tuple[int, str]] = []
+        to_coordinator: list[tuple[ShardId, str]] = []
         for entry in buffered:
             if entry["to"] == "subtask":
                 inboxes[entry["shard"]] += tuple(StoredEvent(number, text) for number, text in entry["events"])

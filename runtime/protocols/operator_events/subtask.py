@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Generic
 
 from ....errors import CheckpointError
+from ....state.keys.keygroups import ShardId
 from .gateway import CoordinatorGateway, T
 
 
@@ -38,8 +39,8 @@ class SubtaskEnd(Generic[T]):
 
     def __init__(
         self,
-        shard: int,
-        to_coordinator: Callable[[int, T], None],
+        shard: ShardId,
+        to_coordinator: Callable[[ShardId, T], None],
         restored: SubtaskSnapshot[T] | None = None,
         latest: int = 0,
     ) -> None:

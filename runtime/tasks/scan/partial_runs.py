@@ -20,7 +20,7 @@ from pyarrow import fs
 
 from ....errors import MixedModeError
 from ....sorter import ExternalSorter
-from ....state.keys.keygroups import shard_ranges
+from ....state.keys.keygroups import ShardId, shard_ranges
 from ....state.store.local_folder import local_root
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ...scan.partial_calls import PartialCall
@@ -52,7 +52,7 @@ class Buckets:
             found += sorted({groups.first + i * count // each for i in range(each)})
         return np.array(found, dtype=np.int32)
 
-    def of_shard(self, shard: int) -> range:
+    def of_shard(self, shard: ShardId) -> range:
         """The buckets of a shard."""
         groups = shard_ranges(self.parallelism, self.max_parallelism)[shard]
         first, end = np.searchsorted(self.firsts, [groups.first, groups.last + 1])
@@ -60,7 +60,11 @@ class Buckets:
 
 
 def write_run(
-    filesystem: fs.FileSystem, path: str, rows: Sequence[pa.RecordBatch], buckets: Buckets, without: Sequence[int] = ()
+    filesystem: fs.FileSystem,
+    path: str,
+    rows: Sequence[pa.RecordBatch],
+    buckets: Buckets,
+    without: Sequence[ShardId] = (),
 ) -> None:
     """Write one run.
 
@@ -111,7 +115,7 @@ class PartialRuns:
     spill_dir: str | None
     local_dir: str | None
 
-    def behind(self, batches: Iterator[pa.RecordBatch], shard: int) -> Iterator[pa.RecordBatch]:
+    def behind(self, batches: Iterator[pa.RecordBatch], shard: ShardId) -> Iterator[pa.RecordBatch]:
         """Rows, then those of the runs with the same columns.
 
         Args:
@@ -128,7 +132,7 @@ class PartialRuns:
                 batch = pa.RecordBatch.from_arrays(columns, schema=schema)
             yield batch
 
-    def of_shard(self, shard: int) -> Iterator[pa.RecordBatch]:
+    def of_shard(self, shard: ShardId) -> Iterator[pa.RecordBatch]:
         """The rows of a shard in order; those of a key are neighbours, and few."""
         runs = [_Run(self.filesystem, path, len(self.buckets.firsts)) for path in self.paths]
         try:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
+from ....state.keys.keygroups import ShardId
 from .partial_runs import Buckets, _Run
 from .row_work import RowWork
 
@@ -31,7 +32,7 @@ class RowRuns:
     buckets: Buckets
     memory_bytes: int
 
-    def behind(self, batches: Iterator[pa.RecordBatch], shard: int) -> Iterator[pa.RecordBatch]:
+    def behind(self, batches: Iterator[pa.RecordBatch], shard: ShardId) -> Iterator[pa.RecordBatch]:
         """What the shard's operator gets; ``batches`` are none."""
         yield from batches
         yield from self.of_shard(shard)
@@ -45,7 +46,7 @@ class RowRuns:
                 run.close()
         return _COPIES * int(sizes.max(initial=0))
 
-    def of_shard(self, shard: int) -> Iterator[pa.RecordBatch]:
+    def of_shard(self, shard: ShardId) -> Iterator[pa.RecordBatch]:
         """What the operator gets of a shard's rows."""
         opened = self._opened()
         try:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyarrow import fs
 from pyspark import TaskContext
 
+from ....state.keys.keygroups import ShardId
 from ...jvm.worker.worker_tasks import task_begins
 from ...scan.parquet_scan import FilePart, NotTakenError, ParquetScan
 from ..progress import ScanProgress
@@ -64,7 +65,7 @@ class ScanTask(ABC, Generic[Part, Report]):
     folder: str
     name: str
     buckets: Buckets
-    without: tuple[int, ...]
+    without: tuple[ShardId, ...]
     memory_bytes: int
     progress_folder: str | None = None
     whole_bytes: int = 1

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from pyarrow import fs
 
+from ....state.keys.keygroups import ShardId
 from ...storage.checksummed import seal
 from ...storage.filesystem import write_atomically
 from ...support.failpoints import failpoint
@@ -21,7 +22,7 @@ class PassContext:
     #: Folder for live progress; None: no live progress.
     progress_folder: str | None = None
     #: Reports of shards that are done, by an earlier run of the same pinned pass or before a pause, by shard.
-    finished: tuple[tuple[int, bytes], ...] = ()
+    finished: tuple[tuple[ShardId, bytes], ...] = ()
     #: Where finished attempts leave their reports for a restarted driver; None: nowhere.
     report_folder: str | None = None
     #: Tells that no shard is to be begun; None: nobody does.
@@ -33,11 +34,11 @@ class PassContext:
         return self.pause is not None and self.pause.is_there
 
     @property
-    def done(self) -> frozenset[int]:
+    def done(self) -> frozenset[ShardId]:
         """The shards that are done."""
         return frozenset(shard for shard, _ in self.finished)
 
-    def report_of(self, shard: int) -> bytes | None:
+    def report_of(self, shard: ShardId) -> bytes | None:
         """The report of a shard that is done; None: it is not."""
         return dict(self.finished).get(shard)
 

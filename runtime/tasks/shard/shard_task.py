@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 
 from ....errors import MisplacedRowsError
 from ....sorter import ExternalSorter
-from ....state.keys.keygroups import KeyGroupRange, bit_reversed, is_power_of_two
+from ....state.keys.keygroups import KeyGroupRange, ShardId, bit_reversed, is_power_of_two
 from ....state.store.local_copy import LocalStateCopy, process_cache
 from ....state.store.log import LogWriter
 from ....state.store.sst import SstWriter
@@ -68,14 +68,14 @@ class ShardTask:
     states: ShardStates
     #: Partition number -> shard, or ``NO_SHARD`` for a partition that is nobody's; those of one partition if all are
     #: ``in_one``.
-    shards: tuple[int, ...]
+    shards: tuple[ShardId, ...]
     output: OutputPlace
     sort: SortPlan | None = None
     sorted_pass: PassContext = NO_PASS
     #: Names that the columns get back in the task; None: they have them.
     columns: tuple[str, ...] | None = None
     #: What goes to shards besides the epoch, for those that there is something for.
-    inboxes: tuple[tuple[int, ShardInbox], ...] = ()
+    inboxes: tuple[tuple[ShardId, ShardInbox], ...] = ()
     #: Columns of the rows that are handed on to another function of the same Spark task, which stages them and reports;
     #: None: they are staged here.
     hands_on: StructType | None = None
@@ -199,7 +199,7 @@ class ShardTask:
         report = attempt.run(rows if meter is None else meter.reading(rows), publications)
         return report if times is None else lambda: replace(report(), seen=times.seen)
 
-    def local_copy(self, shard: int) -> LocalStateCopy | None:
+    def local_copy(self, shard: ShardId) -> LocalStateCopy | None:
         """A shard's committed state, in this process; None: there is none."""
         if not self.states.manifests[shard].files:
             return None
@@ -210,7 +210,7 @@ class ShardTask:
         """Name of the report of an attempt that hands its rows on; the same whatever the epoch."""
         return f"{self.run_id}-{task_attempt_id}"
 
-    def output_name(self, attempt: str, shard: int) -> str:
+    def output_name(self, attempt: str, shard: ShardId) -> str:
         """Name of what an attempt stages, without the file's type; to other stages it says where its rows are."""
         shards = len(self.states.manifests)
         if not self.feeds_a_stage or not is_power_of_two(shards):
@@ -225,7 +225,7 @@ class ShardTask:
         return report
 
 
-def checked_rows(batches: Iterator[pa.RecordBatch], shard: int, groups: KeyGroupRange) -> Iterator[pa.RecordBatch]:
+def checked_rows(batches: Iterator[pa.RecordBatch], shard: ShardId, groups: KeyGroupRange) -> Iterator[pa.RecordBatch]:
     """The rows without those of pins; raises if one is in the wrong partition, as its key would be in two shards."""
     for batch in batches:
         if batch.column(KEY_GROUP_COLUMN).null_count:
@@ -243,7 +243,7 @@ def checked_rows(batches: Iterator[pa.RecordBatch], shard: int, groups: KeyGroup
 @dataclass
 class _Attempt:
     task: ShardTask
-    shard: int
+    shard: ShardId
     task_attempt_id: TaskAttemptId
     meter: TaskMeter
     #: The rows, if they are handed on.

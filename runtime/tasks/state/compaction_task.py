@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark import TaskContext
 
+from ....state.keys.keygroups import ShardId
 from ....state.keys.keys import KeyCodec
 from ....state.keys.registry import StateRegistry
 from ....state.store.compaction import StateRewrite, compact, dead_entries, rewrite
@@ -38,9 +39,9 @@ class CompactionTask:
     name: str
     states: ShardStates
     #: What is due, by shard.  It was the driver that found out, so no task decides otherwise.
-    kinds: Mapping[int, CompactionKind]
+    kinds: Mapping[ShardId, CompactionKind]
     #: Partition number -> shard, or ``NO_SHARD`` for a partition that is nobody's.
-    shards: tuple[int, ...]
+    shards: tuple[ShardId, ...]
     registry: StateRegistry
     key_schema: pa.Schema
     #: Processing time by which expired values are dropped.
@@ -72,7 +73,7 @@ class CompactionTask:
         yield pa.RecordBatch.from_pydict({REPORT_COLUMN: pa.array([body], pa.binary())})
 
 
-def compact_shards(rows: DataFrame, task: CompactionTask) -> dict[int, StateManifest]:
+def compact_shards(rows: DataFrame, task: CompactionTask) -> dict[ShardId, StateManifest]:
     """Run the compaction in the partitions of ``rows``; returns the new manifest of each shard.
 
     Raises:

@@ -13,7 +13,7 @@ from pyspark.sql.conversion import ArrowTableToRowsConversion
 from pyspark.sql.types import Row, StructField, StructType
 
 from ....state.backend.reader import Ident
-from ....state.keys.keygroups import key_group_of, shard_of
+from ....state.keys.keygroups import ShardId, key_group_of, shard_of
 from ....state.keys.keys import KeyCodec
 from ...catalyst.types.arrow_functions import mapped_in_arrow
 from .scan_task import RecordScan, RowScan, Scan, Shards, TimerScan, struct_of
@@ -103,7 +103,7 @@ def lookup(spark: SparkSession, shards: Shards, scans: Mapping[str, RowScan | Re
     return {"found": is_known, "state": state, "timers": pending}
 
 
-def only_shard(group: int, parallelism: int, max_parallelism: int) -> tuple[int, ...]:
+def only_shard(group: int, parallelism: int, max_parallelism: int) -> tuple[ShardId, ...]:
     """The shard to visit for a key group.
 
     Args:

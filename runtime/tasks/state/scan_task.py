@@ -22,6 +22,7 @@ from ....errors import CheckpointError, CorruptStateError
 from ....state.backend.reader import Ident, ShardView
 from ....state.codec.byte_arrays import end_to_end
 from ....state.keys.key_space import TIMER_KINDS
+from ....state.keys.keygroups import ShardId, all_shards
 from ....state.keys.keys import KeyCodec
 from ....state.keys.registry import StateDescriptor, schema_from_json
 from ....state.store.local_copy import LocalStateCache
@@ -84,7 +85,7 @@ class Shards:
     local_dir: str | None
     now_ms: int
     #: Partition number -> shard.
-    visited: tuple[int, ...]
+    visited: tuple[ShardId, ...]
     #: Look at this key alone; None: at all.
     only: Ident | None = None
 
@@ -114,11 +115,11 @@ class Shards:
             key_labels=layout.key_labels,
             local_dir=spark.conf.get(LOCAL_DIR, None),
             now_ms=round(time.time() * 1000),
-            visited=tuple(range(len(stored.shards))),
+            visited=all_shards(len(stored.shards)),
         )
 
     @contextmanager
-    def opened(self, shard: int) -> Iterator[ShardView]:
+    def opened(self, shard: ShardId) -> Iterator[ShardView]:
         """One shard, for as long as it is looked at."""
         store = open_store(self.filesystem, self.location)
         manifest, cache = self.manifests[shard], LocalStateCache(max_open=1)
@@ -185,7 +186,7 @@ class Scan:
             with self.shards.opened(shard) as view:
                 yield from self.of_shard(shard, view)
 
-    def of_shard(self, shard: int, view: ShardView) -> Iterator[pa.RecordBatch]:
+    def of_shard(self, shard: ShardId, view: ShardView) -> Iterator[pa.RecordBatch]:
         """The record batches of one shard."""
         fields = [pa.field(field.name, arrow_type(field.dataType)) for field in self.schema.fields]
         own = len(self.own_schema.fields)

@@ -35,7 +35,7 @@ from ....state.keys.key_space import (
     group_prefix,
     state_prefix,
 )
-from ....state.keys.keygroups import KeyGroupRange
+from ....state.keys.keygroups import KeyGroupRange, ShardId
 from ....state.keys.keys import KeyCodec
 from ....state.keys.registry import StateDescriptor, StateRegistry
 from ....state.store.files import StateFile
@@ -112,9 +112,9 @@ class StateChangeTask:
         task_begins()
         context = TaskContext.get()
         assert context is not None, "state is changed only inside a Spark task"
-        yield report_batch(self.of_shard(context.partitionId(), context.taskAttemptId(), batches).to_bytes())
+        yield report_batch(self.of_shard(ShardId(context.partitionId()), context.taskAttemptId(), batches).to_bytes())
 
-    def of_shard(self, shard: int, attempt_id: int, batches: Iterator[pa.RecordBatch]) -> ShardReport:
+    def of_shard(self, shard: ShardId, attempt_id: int, batches: Iterator[pa.RecordBatch]) -> ShardReport:
         """Change one shard.
 
         Args:

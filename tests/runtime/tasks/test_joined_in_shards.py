@@ -16,8 +16,9 @@ import pytest
 from both_sides import SECOND_US, Case, as_told, frame_of, some_rows
 from mixedmode.runtime.catalyst.spark_plans import executed_text
 from mixedmode.runtime.connectors.output_place import OutputPlace
-from mixedmode.runtime.jobs.executor import EpochExecutor, StageResult
+from mixedmode.runtime.jobs.executor import EpochExecutor
 from mixedmode.runtime.jobs.shuffle import JoinedInShards
+from mixedmode.runtime.jobs.stage_epoch import NOT_PINNED, EpochRows, PinnedShards, StageEpoch, StageResult
 from mixedmode.runtime.operators.contract import EpochSpec
 from mixedmode.runtime.operators.join.columns import PAIR
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
@@ -85,9 +86,18 @@ class Running:
             progress_folder=str(folder / "progress"),
         )
 
-    def execute(self, frame: DataFrame, watermark_ms: int, **told: Any) -> StageResult:
+    def execute(
+        self,
+        frame: DataFrame,
+        watermark_ms: int,
+        *,
+        sorter: Any = "spark",
+        count: int | None = None,
+        pinned: PinnedShards = NOT_PINNED,
+    ) -> StageResult:
         spec = EpochSpec(1, "sorted", MIN_WATERMARK, watermark_ms, MIN_WATERMARK, 0, MIN_WATERMARK)
-        return self.executor.execute(frame, spec, self.manifests, **told)
+        epoch = StageEpoch(spec, self.manifests, sorter=sorter)
+        return self.executor.execute(epoch, EpochRows(frame, count=count), pinned=pinned)
 
     def run(self, frame: DataFrame, watermark_ms: int, **told: Any) -> list[ShardReport]:
         return self.execute(frame, watermark_ms, **told).reports
@@ -131,7 +141,7 @@ def test_shards_that_are_finished_are_left_out_of_the_join(spark: SparkSession, 
     frame, running = frame_of(spark, LEFT_ROWS, RIGHT_ROWS), Running(spark, tmp_path, case, shards=4)
     whole = running.run(frame, 40_000)
     with watched() as seen:
-        again = running.run(frame, 40_000, finished={report.shard: report for report in whole[:3]})
+        again = running.run(frame, 40_000, pinned=PinnedShards({report.shard: report for report in whole[:3]}))
     assert [report.attempt for report in again[:3]] == [report.attempt for report in whole[:3]]
     assert again[3].attempt != whole[3].attempt
     assert Counter(running.rows(again)) == Counter(running.rows(whole))
@@ -148,7 +158,7 @@ def test_other_numbers_of_shards_take_an_exchange_of_what_is_joined(
     case = Case("left")
     frame, running = frame_of(spark, LEFT_ROWS, RIGHT_ROWS), Running(spark, tmp_path, case, shards=3)
     with watched() as seen:
-        reports = running.run(frame, 40_000, sorter=sorter, input_rows=77)
+        reports = running.run(frame, 40_000, sorter=sorter, count=77)
     assert seen.held == []
     output, kept = case.first_pass(LEFT_ROWS, RIGHT_ROWS, 40_000)
     assert as_told(row[1:-2] for row in running.rows(reports)) == output + kept

@@ -13,6 +13,7 @@ import pytest
 from both_sides import SECOND_US, Case, Row, frame_of, some_rows
 from mixedmode.runtime.connectors.output_place import OutputPlace
 from mixedmode.runtime.jobs.executor import EpochExecutor
+from mixedmode.runtime.jobs.stage_epoch import EpochRows, StageEpoch
 from mixedmode.runtime.operators.contract import EpochSpec
 from mixedmode.runtime.operators.join.operator import JoinOperator
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
@@ -88,12 +89,14 @@ def test_epochs_with_a_condition_give_what_one_join_of_all_rows_gives(
         spec = EpochSpec(
             epoch, style, fired_ms, firing_ms, min(fired_ms, 0 if at is None else at * 1000), 0, MIN_WATERMARK
         )
-        reports = executor.execute(frame, spec, manifests, sorter=sorter).reports
+        reports = executor.execute(
+            StageEpoch(spec, manifests, sorter=sorter), None if frame is None else EpochRows(frame)
+        ).reports
         manifests = [manifest.append(list(report.files)) for manifest, report in zip(manifests, reports, strict=True)]
         found += outputs(tmp_path, reports)
         fired_ms = firing_ms
     spec = EpochSpec(9, "random", fired_ms, MAX_WATERMARK, fired_ms, 0, MIN_WATERMARK)
-    found += outputs(tmp_path, executor.execute(None, spec, manifests).reports)
+    found += outputs(tmp_path, executor.execute(StageEpoch(spec, manifests)).reports)
     expected, _ = case.first_pass(*all_rows, MAX_WATERMARK)
     assert found == pairs_of(expected)
 

@@ -17,6 +17,7 @@ from mixedmode.runtime.jobs.executor import EpochExecutor
 from mixedmode.runtime.jobs.shard_placement import ShardPlacement
 from mixedmode.runtime.jobs.shard_rows import ShardRows
 from mixedmode.runtime.jobs.shuffle import HashExchange, ShardExchange
+from mixedmode.runtime.jobs.stage_epoch import EpochRows, StageEpoch
 from mixedmode.runtime.jobs.stage_jobs import StageJobs
 from mixedmode.runtime.operators.contract import EpochSpec, ShardCounters
 from mixedmode.runtime.operators.keyed.keyed_rows import KEY_GROUP_COLUMN
@@ -252,4 +253,5 @@ def executed(jobs: Jobs, style: Any) -> None:
     executor.jobs = cast(Any, jobs)
     epoch = EpochSpec(1, style, MIN_WATERMARK, MIN_WATERMARK, MIN_WATERMARK, 0, MIN_WATERMARK)
     executor.is_first_pass = lambda *_: False  # type: ignore[method-assign]
-    executor.execute(cast(Any, "some rows"), epoch, [StateManifest(groups) for groups in shard_ranges(2, 16)])
+    manifests = [StateManifest(groups) for groups in shard_ranges(2, 16)]
+    executor.execute(StageEpoch(epoch, manifests), EpochRows(cast(Any, "some rows")))
