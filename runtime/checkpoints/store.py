@@ -11,7 +11,7 @@ from ...errors import CheckpointError
 from ..connectors.transaction import SinkTransaction
 from ..storage.checksummed import seal
 from ..storage.exclusive import put_if_absent
-from ..storage.filesystem import resolve, write_atomically
+from ..storage.filesystem import overwrite, resolve, write_atomically
 from ..support.failpoints import failpoint
 from ..support.ids import CheckpointId
 from .branch import Branch
@@ -85,7 +85,8 @@ class CheckpointStore(StoredCheckpoints):
         """Remember that the checkpoint's transaction is visible."""
         self.guard()
         write_atomically(self.filesystem, f"{self.folder(checkpoint_id)}/_committed", b"")
-        write_atomically(self.filesystem, self.newest, seal(json.dumps({"checkpoint_id": checkpoint_id}).encode()))
+        newest = seal(json.dumps({"checkpoint_id": checkpoint_id}).encode())
+        overwrite(self.filesystem, self.newest, newest, durable=True)
 
     def write_restaged(self, checkpoint_id: CheckpointId, transaction: SinkTransaction) -> None:
         """Put other staged files in the place of the checkpoint's output."""

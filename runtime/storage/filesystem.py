@@ -196,11 +196,15 @@ def write_atomically(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
     temporary = f"{path}.{uuid.uuid4().hex}.tmp"
     try:
         if isinstance(filesystem, fs.LocalFileSystem):
-            with naming(temporary), open(temporary, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
+            if data:
+                with naming(temporary), open(temporary, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(temporary, path)
+            else:  # it is whole as soon as it is there
+                with naming(path), open(path, "wb"):
+                    pass
         else:
             with naming(temporary), filesystem.open_output_stream(temporary) as stream:
                 stream.write(data)
@@ -211,6 +215,32 @@ def write_atomically(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
         raise
     if isinstance(filesystem, fs.LocalFileSystem):
         sync_path(os.path.dirname(path))
+
+
+def overwrite(filesystem: fs.FileSystem, path: str, data: bytes, *, durable: bool) -> None:
+    """Write a small file that may be there already; on a local disk in place, which takes a tenth of the CPU.
+
+    For files that are written again and again, and whose readers bear to find one half written.  One that has other
+    names, as a copy by hard links has, gets a new file, so that those keep what they had.
+
+    Args:
+        filesystem: of the file.
+        path: its path there; its folder exists.
+        data: the whole content.
+        durable: whether a crash of the machine must not bring the old content back.
+
+    Raises:
+        OSError: it could not be written.
+    """
+    if isinstance(filesystem, fs.LocalFileSystem):
+        with contextlib.suppress(FileNotFoundError), naming(path), open(path, "r+b") as file:
+            if os.fstat(file.fileno()).st_nlink == 1:
+                file.write(data)
+                file.truncate()
+                if durable:
+                    os.fsync(file.fileno())
+                return
+    write_atomically(filesystem, path, data)
 
 
 def _move(filesystem: fs.FileSystem, source: str, target: str) -> None:

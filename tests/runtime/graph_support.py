@@ -260,7 +260,8 @@ class Job(LocalJob):
             if what == "live":
                 self.epochs.streaming_epoch(self.phase, source)
             elif what == "clock":
-                self.epochs.tick(self.phase, idle=True)
+                # As a run: it asks whether the source is drained, which it is, only if that would move anything.
+                self.epochs.tick(self.phase, idle=self.epochs.moves_if_idle())
             elif what == "end":
                 for stage in self.spec.stages:
                     self.epochs.fire_all(self.phase, stage.uid)

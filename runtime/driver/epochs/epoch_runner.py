@@ -253,8 +253,7 @@ class EpochRunner:
                 that wait in front: what is due fires in their epoch, so none of them is late for it.
         """
         time_ms, idle = now_ms(), idle and self.job.fires_without_rows
-        for stage in self.job.readers:
-            self.state.stages[stage.uid].watermark.advance(time_ms)
+        self._advance(time_ms)
         with_events = upto_ms is None
         due: dict[str, list[ShardId]] = {}
         fired: dict[str, int] = {}
@@ -282,6 +281,23 @@ class EpochRunner:
             if self.state.stages[stage.uid].shards_due(upto, MIN_WATERMARK):
                 return True
         return False
+
+    def moves_if_idle(self) -> bool:
+        """Whether anything would fire, or count as fired, by event time if nothing waited at the live inputs."""
+        if not self.job.fires_without_rows:
+            return False
+        self._advance(now_ms())
+        fired: dict[str, int] = {}
+        for stage in self.job.stages:
+            fired[stage.uid] = upto = self.graph.times.would_fire(stage, fired)
+            if upto != self.state.stages[stage.uid].watermark.fired_ms:
+                return True
+        return False
+
+    def _advance(self, time_ms: int) -> None:
+        """Have watermarks take the time into account: inputs that have been idle for too long hold nothing back."""
+        for stage in self.job.readers:
+            self.state.stages[stage.uid].watermark.advance(time_ms)
 
     def send_events(self, phase: Phase) -> None:
         """Send out events that wait, if any do, in an epoch of their own."""

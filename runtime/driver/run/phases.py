@@ -276,7 +276,9 @@ def _live_step(run: RunningJob, ending: Ending, phase: Phase, live: LiveSource) 
     if stands_still(run, ending, phase):
         return
     run.events.hand_over()  # what shards have sent while a checkpoint was being completed
-    drained = live.is_drained
+    # Asking takes three calls to the JVM, and a step follows each epoch and each checkpoint.
+    asks = run.epochs.moves_if_idle() or run.sources.judges_lag or run.folders.is_due(clock_ms())
+    drained = asks and live.is_drained
     run.offsets.report(live.query)
     run.epochs.tick(phase, idle=drained)
     if drained:

@@ -54,13 +54,21 @@ class LiveFolders:
         read = () if live is None else tuple(one for one in sources(live) if one.is_streaming)
         return cls(spark, tuple(dict.fromkeys(_looked_at(path for one in read for path in one.folders))), listener)
 
-    def look(self, now_ms: int) -> None:
-        """Tell what has changed, if the last look was some time ago.
+    def is_due(self, now_ms: int) -> bool:
+        """Whether there are folders, and the last look was some time ago.
 
         Args:
             now_ms: the time, by any clock that only goes forward.
         """
-        if not self.folders or (self._looked_ms is not None and now_ms - self._looked_ms < _EVERY_MS):
+        return bool(self.folders) and (self._looked_ms is None or now_ms - self._looked_ms >= _EVERY_MS)
+
+    def look(self, now_ms: int) -> None:
+        """Tell what has changed, if the last look was some time ago.
+
+        Args:
+            now_ms: as of :meth:`is_due`.
+        """
+        if not self.is_due(now_ms):
             return
         self._looked_ms = now_ms
         for folder in self.folders:

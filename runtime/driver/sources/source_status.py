@@ -75,6 +75,11 @@ class SourceStatus:
                 lags = any(watermark.is_backlog(now_ms(), one.name) for watermark in watermarks)
                 self.set_backlog(one.name, self._lag.of(one.name).judge(lags, clock_ms()), "watermark lag")
 
+    @property
+    def judges_lag(self) -> bool:
+        """Whether watermark lag decides isBacklog, so that it counts if nothing waits at the live inputs."""
+        return self._lag is not None
+
     def note_drained(self) -> None:
         """Nothing waits at the live inputs: one whose watermark lags now is old, not behind."""
         if self._lag is not None:

@@ -59,6 +59,15 @@ def test_an_outer_window_fires_in_the_epoch_of_the_last_inner_one(chain: Make) -
     assert job.fired_ms() == {"a": 40, "b": 40}
 
 
+def test_a_run_asks_whether_a_source_is_drained_while_that_moves_anything(chain: Make) -> None:
+    """Behind rows that bring the watermark on, until it has fired in all stages; asking takes calls to the JVM."""
+    job, asks = chain(Unique("key"), Windows(10)), list[bool]()
+    for what, rows in (("live", [at(15)]), ("clock", []), ("live", [at(14, key="b")]), ("clock", [])):
+        job.take(what, rows)
+        asks.append(job.epochs.moves_if_idle())
+    assert asks == [True, False, False, False]
+
+
 def test_rows_that_are_emitted_behind_what_has_fired_are_late_there(chain: Make) -> None:
     """C3: a processor hands on rows of 30 ms before; the next stage has fired up to there, drops and counts them."""
     job = chain(Buckets(5, back_ms=30), Windows(10))
