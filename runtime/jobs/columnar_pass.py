@@ -93,17 +93,31 @@ def recognise(
     for name in operator.key_group_columns:
         if not is_hashable(schema.field(name).type):
             raise NotTakenError(f"key {name} has type {schema.field(name).type}")
-    ordered = _ordered_columns(operator)
-    for call in found.partials.calls:
-        if call.function == "set" and call.name in ordered:
-            raise NotTakenError(f"the values of {call.column} are in an order of their own")
-        if schema.field(call.name).type != call.type:
-            raise NotTakenError(f"Spark has {schema.field(call.name).type} for {call.function} of {call.column}")
+    check_calls(operator, found.partials, schema)
     ENGINES[engine_name(engine)].check(found)
     remember(prepared, settings, found)
     if of_input is not None:
         remember(frame, of_input, found)
     return found
+
+
+def check_calls(operator: AggregateOperator, partials: PartialScan, schema: pa.Schema) -> None:
+    """Raise unless partial aggregates are of Spark's types, and in no order that anybody sees.
+
+    Args:
+        operator: the stage's.
+        partials: what is computed.
+        schema: the columns that Spark makes.
+
+    Raises:
+        NotTakenError: one is not.
+    """
+    ordered = _ordered_columns(operator)
+    for call in partials.calls:
+        if call.function == "set" and call.name in ordered:
+            raise NotTakenError(f"the values of {call.column} are in an order of their own")
+        if schema.field(call.name).type != call.type:
+            raise NotTakenError(f"Spark has {schema.field(call.name).type} for {call.function} of {call.column}")
 
 
 def _ordered_columns(operator: AggregateOperator) -> set[str]:

@@ -13,7 +13,7 @@ from ..catalyst.spark_observations import observed_metrics
 from ..jvm.job_cancellation import is_of_a_cancelled_job
 from ..jvm.partition_jobs import collected_by_partition
 from ..jvm.worker_errors import translate
-from ..tasks.report import ShardReport
+from ..tasks.report import PreparationRefusal, ShardReport
 from ..tasks.shard.pass_pause import PassPause
 from ..tasks.shard.shard_task import ShardTask
 from .prepared_jobs import ExecutedJob
@@ -34,6 +34,7 @@ class ReportCollector:
         observes: whether something is computed of rows on their way, for progress.
         has_transform: whether operations of Spark's follow the stage within its job.
         note_misplaced: called when Spark has not done what its plan said.
+        note_not_prepared: called when a task has left it to Spark to prepare its rows.
     """
 
     spark: SparkSession
@@ -41,6 +42,7 @@ class ReportCollector:
     observes: bool
     has_transform: bool
     note_misplaced: Callable[[Exception], None]
+    note_not_prepared: Callable[[PreparationRefusal], None]
 
     def at_once(self, task: ShardTask) -> int | None:
         """How many shards may be worked on at once; None: as many as Spark has cores for."""
@@ -108,7 +110,7 @@ class ReportCollector:
         at_once: int | None = None,
         pause: PassPause | None = None,
     ) -> list[Row]:
-        """The rows of the first job whose plan Spark keeps to.
+        """The rows of the first job whose plan Spark keeps to, and whose tasks take the rows as they come.
 
         Args:
             jobs: the same in several ways.
@@ -132,6 +134,10 @@ class ReportCollector:
                 misplaced = error
                 self.note_misplaced(error)
             else:
+                refusal = PreparationRefusal.of_rows(rows)
+                if refusal is not None:
+                    self.note_not_prepared(refusal)
+                    continue
                 # What is planned once for all epochs observes nothing.
                 if (self.observes or counted) and not isinstance(job, ExecutedJob):
                     observed.update(observed_metrics(job))

@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from ..catalyst.columns import quoted
+from ..operators.aggregate.operator import AggregateOperator
 from ..operators.arrival_order import arrival_columns
 from ..operators.columnar.few_rows import FewRows, hashed_columns
 from ..operators.contract import EpochSpec, KeyedOperator
 from ..operators.dedup.operator import DedupOperator
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ..tasks.shard.shard_task import ShardTask
+from .few_partials import FewPartials
 from .shard_placement import ShardPlacement
 from .shuffle import SHARD_COLUMN, exchanged_by_shard, with_key_group
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True)
@@ -29,10 +31,18 @@ class ShardRows:
     Args:
         operator: the stage's.
         max_parallelism: number of key groups.
+        few_partials: finds out what few rows are aggregated by; None: the stage does not aggregate.
     """
 
     operator: KeyedOperator
     max_parallelism: int
+    few_partials: FewPartials | None = None
+
+    @classmethod
+    def of(cls, operator: KeyedOperator, max_parallelism: int) -> ShardRows:
+        """Arranges the rows of a stage; the arguments are those of the class."""
+        few = FewPartials(operator, max_parallelism) if isinstance(operator, AggregateOperator) else None
+        return cls(operator, max_parallelism, few)
 
     def in_shards(self, rows: DataFrame, task: ShardTask, *, by_hash: bool) -> DataFrame:
         """Rows in their shards, in order.
@@ -69,10 +79,13 @@ class ShardRows:
         prepared, order = few
         return self._sorted(with_key_group(prepared, self.operator, self.max_parallelism), order)
 
-    def one_task(self, rows: DataFrame, task: ShardTask, are_few: Callable[[], bool]) -> ShardTask:
+    def one_task(
+        self, session: SparkSession, rows: DataFrame, task: ShardTask, are_few: Callable[[], bool]
+    ) -> ShardTask:
         """The task that works on all shards, and prepares and sorts their rows itself if it can.
 
         Args:
+            session: the session that its job is planned in.
             rows: the input.
             task: works on the rows of each shard.
             are_few: whether the rows are known to be so few that they may come as they are, or those of the epoch
@@ -81,22 +94,28 @@ class ShardRows:
         whole = replace(task, in_one=True)
         if task.sort is None or task.epoch.style != "random":
             return whole
-        few = self.few_in_task(rows, task.epoch, are_few)
+        few = self.few_in_task(session, rows, task.epoch, are_few)
         return whole if few is None else replace(whole, few_rows=few, sort=replace(task.sort, then=few.order))
 
-    def few_in_task(self, rows: DataFrame, epoch: EpochSpec, are_few: Callable[[], bool]) -> FewRows | None:
+    def few_in_task(
+        self, session: SparkSession, rows: DataFrame, epoch: EpochSpec, are_few: Callable[[], bool]
+    ) -> FewRows | None:
         """What prepares the rows of a small epoch of the stream in their one task; None: Spark does.
 
         Args:
+            session: the session that the task's job is planned in.
             rows: the input.
             epoch: what the task must know.
             are_few: see :meth:`one_task`.
         """
         operator = self.operator
+        few: FewRows | None = None
         if isinstance(operator, DedupOperator) and are_few():
             few = operator.few_rows(rows.columns, epoch, self.max_parallelism)
-            if few is not None:
-                return few
+        elif self.few_partials is not None and are_few():
+            few = self.few_partials.of(session, rows, epoch)
+        if few is not None:
+            return few
         hashed = hashed_columns(operator.key_columns, operator.key_schema, operator.key_group_places)
         return None if hashed is None else FewRows(hashed, self.max_parallelism, operator.order_in(epoch))
 

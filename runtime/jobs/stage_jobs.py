@@ -14,7 +14,7 @@ from ..catalyst.small_inputs import is_small
 from ..catalyst.types.arrow_functions import mapped_in_arrow
 from ..operators.contract import KeyedOperator
 from ..operators.emission_watermark import emitted_schema
-from ..tasks.report import REPORT_SCHEMA
+from ..tasks.report import REPORT_SCHEMA, PreparationRefusal
 from ..tasks.shard.condition_task import ConditionTask
 from ..tasks.shard.publish_task import ArrowFunction, PublishTask, as_mapped, projected, published
 from ..tasks.shard.shard_routing import ShardRouting
@@ -63,7 +63,7 @@ class StageJobs:
     output_transform: OutputTransform | None
 
     def __post_init__(self) -> None:
-        self.shard_rows = ShardRows(self.operator, self.max_parallelism)
+        self.shard_rows = ShardRows.of(self.operator, self.max_parallelism)
         #: By the style of epochs.
         self._hash_exchanges: dict[str, HashExchange] = {}
         self._in_place: InPlace | None = None
@@ -117,7 +117,9 @@ class StageJobs:
                 yield job
         if own_session and not without and not in_place and placement is None and self._fits_one_task(frame, task):
             one = self._in_one = self._in_one or InOneTask(self.spark)
-            whole = self.shard_rows.one_task(frame, task, lambda: self._rows is not None or is_small(frame))
+            whole = self.shard_rows.one_task(
+                one.session, frame, task, lambda: self._rows is not None or is_small(frame)
+            )
             once = self._planned_once(one, frame, whole, lambda rows: self.shard_rows.in_one_task(rows, whole))
             if once is not None:
                 yield once
@@ -246,6 +248,11 @@ class StageJobs:
         """From now on rows are moved to their shards by what decides the shard; ``error``: why."""
         logger.warning("from now on rows are moved to their shards by a shuffle of their own: %s", error)
         self._misplaced = True
+
+    def note_not_prepared(self, refusal: PreparationRefusal) -> None:
+        """A task has left the few rows of an epoch to Spark; ``refusal``: why."""
+        if refusal.lasts and self.shard_rows.few_partials is not None:
+            self.shard_rows.few_partials.give_up(refusal.why)
 
     def _planned_once(
         self, way: ShardRouting, frame: DataFrame, task: ShardTask, make: Callable[[DataFrame], DataFrame]

@@ -1,13 +1,14 @@
-"""Reads the expressions of an aggregation over one relation."""
+"""Reads the expressions of an aggregation over one relation, or over rows that Spark hands over."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructType
 
 from ..catalyst.spark_expressions import class_name, constant, items
 from ..catalyst.types.arrow_types import arrow_type
@@ -20,16 +21,20 @@ from .partial_scans import ScanKey
 
 
 class ExpressionReader:
-    """Reads expressions over one relation, and notes its columns and what is computed of them."""
+    """Reads expressions over one leaf of a plan, and notes its columns and what is computed of them.
 
-    def __init__(self, leaf: Any, float_sums: str) -> None:
-        relation = leaf.relation()
-        schema, partitions = (
-            StructType.fromJson(json.loads(str(one.json())))
-            for one in (relation.dataSchema(), relation.partitionSchema())
-        )
-        self.partition_types = {field.name: field.dataType for field in partitions.fields}
-        self._types = {field.name: field.dataType for field in schema.fields}
+    Args:
+        leaf: the leaf.
+        types: its columns, but for those that are read off paths.
+        partition_types: the columns that are read off paths.
+        float_sums: ``fast`` or ``spark``, as ``execution.backlog.float-sums``.
+    """
+
+    def __init__(
+        self, leaf: Any, types: Mapping[str, DataType], partition_types: Mapping[str, DataType], float_sums: str
+    ) -> None:
+        self.partition_types = partition_types
+        self._types = types
         #: Users may write a name in another case than the files.
         self._names = {one.exprId().id(): str(one.name()) for one in items(leaf.output())}
         self._float_sums = float_sums
@@ -38,6 +43,16 @@ class ExpressionReader:
         self.of_paths: dict[str, ScanColumn] = {}
         #: What keys and calls are of, by names of its own.
         self.computed: dict[str, Value] = {}
+
+    @classmethod
+    def of_files(cls, leaf: Any, float_sums: str) -> ExpressionReader:
+        """Reads expressions over a relation of files; the arguments are those of the class."""
+        relation = leaf.relation()
+        types, partition_types = (
+            {field.name: field.dataType for field in StructType.fromJson(json.loads(str(one.json()))).fields}
+            for one in (relation.dataSchema(), relation.partitionSchema())
+        )
+        return cls(leaf, types, partition_types, float_sums)
 
     def value(self, expression: Any) -> Value:
         """What an expression is."""

@@ -93,7 +93,7 @@ class PartialScan:
 
         scan = replace(self.scan, dictionaries=self._texts_of_values())
         for table in scan.batches(filesystem, part, seen=worked_on):
-            for computed in self._computed(table):
+            for computed in self.computed_of(table):
                 let_through += computed.num_rows
                 yield computed
 
@@ -126,10 +126,18 @@ class PartialScan:
         values = [value for _, value in self.computed] + ([] if self.condition is None else [self.condition])
         if any(value.can_fail for value in values):
             for table in self.scan.batches(filesystem, part, _FIRST_ROWS):
-                list(self._computed(table))
+                list(self.computed_of(table))
                 break
 
-    def _computed(self, table: pa.Table) -> Iterator[pa.Table]:
+    def computed_of(self, table: pa.Table) -> Iterator[pa.Table]:
+        """What keys and calls are of, of rows that a scan has given; nothing, if the condition lets none through.
+
+        Args:
+            table: the rows.
+
+        Raises:
+            NotTakenError: Spark might have other values.
+        """
         if not self.computed:
             yield table
             return

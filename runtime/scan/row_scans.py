@@ -90,7 +90,7 @@ def _recognised(
     check_relation(spark, relation, 0)
     expressions, conditions = _below(spark, plan, [output[name] for name in names])
     found = dict(zip(names, expressions, strict=True))
-    reader = ExpressionReader(relation, "spark")
+    reader = ExpressionReader.of_files(relation, "spark")
     values = [reader.value(one) for one in conditions]
     condition = reduce(lambda one, other: Value("and", pa.bool_(), (one, other)), values) if values else None
     columns = []

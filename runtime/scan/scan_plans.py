@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 
 from ..catalyst.prepared.micro_batch import plan_behind
 from ..catalyst.spark_expressions import class_name, items, with_attributes, without_alias
-from ..catalyst.spark_plans import analyzed, input_files
+from ..catalyst.spark_plans import analyzed, input_files, leaves
 from ..catalyst.spark_session import session_settings
 from .expression_reader import ExpressionReader
 from .expressions.translator import constant_of
@@ -31,6 +31,7 @@ from .partition_values import files_with_values
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 _FORMAT = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
 _LISTINGS = ("InMemoryFileIndex", "CatalogFileIndex")
@@ -90,15 +91,71 @@ def recognised(prepared: DataFrame, texts: Mapping[str, str], float_sums: str) -
         raise NotTakenError(f"Spark's plan cannot be read: {str(error).splitlines()[0]}") from error
 
 
+def recognised_rows(prepared: DataFrame, schema: StructType, texts: Mapping[str, str]) -> PartialScan:
+    """What a frame over rows that are no files' computes, for a task that gets these rows to do without Spark.
+
+    Args:
+        prepared: names and selects columns of one aggregation over a frame without rows, on top of it.
+        schema: the columns of that.
+        texts: as of :func:`recognised`.
+
+    Raises:
+        NotTakenError: it is not known to be the same; says why.
+    """
+    spark = prepared.sparkSession
+    types = {field.name: field.dataType for field in schema.fields}
+    if len(set(map(str.lower, types))) < len(schema.fields):
+        raise NotTakenError("two columns have the same name")
+    try:
+        plan = analyzed(prepared)
+        aggregate = _aggregate_of(plan)
+        (leaf,) = leaves(plan)
+        known, conditions = _below(spark, aggregate.child(), leaf)
+        # The rows have an order, in which sums are rounded as Spark rounds them.
+        reader = ExpressionReader(leaf, types, {}, "fast")
+        condition = [part for one in conditions for part in _parts_of(reader.value(one))]
+        keys, calls = _keys_and_calls(spark, plan, known, reader, texts)
+        _check_settings(spark, [*condition, *reader.computed.values()])
+    except (Py4JError, PySparkException, ValueError) as error:
+        raise NotTakenError(f"Spark's plan cannot be read: {str(error).splitlines()[0]}") from error
+    return _partials(reader, keys, calls, condition)
+
+
 def _recognised(spark: SparkSession, plan: Any, texts: Mapping[str, str], float_sums: str) -> RecognisedScan:
-    aggregate = plan.child() if class_name(plan) == "Project" else plan
-    if class_name(plan) != "Project" or class_name(aggregate) != "Aggregate":
-        raise NotTakenError(f"the rows are prepared by {class_name(aggregate)}, not by one aggregation")
+    aggregate = _aggregate_of(plan)
     relation = relation_of(aggregate.child())
     check_relation(spark, relation, 0)
     known, conditions = _below(spark, aggregate.child())
-    reader = ExpressionReader(relation, float_sums)
+    reader = ExpressionReader.of_files(relation, float_sums)
     condition = [part for one in conditions for part in _parts_of(reader.value(one))]
+    keys, calls = _keys_and_calls(spark, plan, known, reader, texts)
+    _check_settings(spark, [*condition, *reader.computed.values()])
+    uris, constants = _files(spark, relation.relation(), reader, condition)
+    left = [part for part in condition if not part.columns or not part.columns <= reader.of_paths.keys()]
+    return RecognisedScan(_partials(reader, keys, calls, left), uris, constants)
+
+
+def _aggregate_of(plan: Any) -> Any:
+    """The aggregation that columns of a plan are named and selected of."""
+    aggregate = plan.child() if class_name(plan) == "Project" else plan
+    if class_name(plan) != "Project" or class_name(aggregate) != "Aggregate":
+        raise NotTakenError(f"the rows are prepared by {class_name(aggregate)}, not by one aggregation")
+    return aggregate
+
+
+def _keys_and_calls(
+    spark: SparkSession, plan: Any, known: Mapping[int, Any], reader: ExpressionReader, texts: Mapping[str, str]
+) -> tuple[list[ScanKey], list[PartialCall]]:
+    """The keys and partial aggregates of a plan that ends in one aggregation.
+
+    Args:
+        spark: the session that plans.
+        plan: the plan.
+        known: its columns in terms of its leaf, by id.
+        reader: reads them.
+        texts: as of :func:`recognised`.
+    """
+    aggregate = plan.child()
     grouped = {}
     for one in items(aggregate.aggregateExpressions()):
         grouped[one.exprId().id()] = with_attributes(spark, without_alias(one), known)
@@ -116,16 +173,17 @@ def _recognised(spark: SparkSession, plan: Any, texts: Mapping[str, str], float_
         raise NotTakenError("there is no key")
     if len(keys) != aggregate.groupingExpressions().size():
         raise NotTakenError("not all keys are output")
-    _check_settings(spark, [*condition, *reader.computed.values()])
-    uris, constants = _files(spark, relation.relation(), reader, condition)
-    of_paths = tuple(reader.of_paths.values())
-    left = [part for part in condition if not part.columns or not part.columns <= reader.of_paths.keys()]
-    whole = reduce(lambda one, other: Value("and", pa.bool_(), (one, other)), left) if left else None
-    scan = ParquetScan(tuple(reader.columns.values()), of_paths)
+    return keys, calls
+
+
+def _partials(
+    reader: ExpressionReader, keys: list[ScanKey], calls: list[PartialCall], condition: list[Value]
+) -> PartialScan:
+    """What is computed; ``condition``: what has to hold for a row."""
+    whole = reduce(lambda one, other: Value("and", pa.bool_(), (one, other)), condition) if condition else None
     keys, calls = _apart(reader, keys, calls)
-    return RecognisedScan(
-        PartialScan(scan, tuple(keys), tuple(calls), whole, tuple(reader.computed.items())), uris, constants
-    )
+    scan = ParquetScan(tuple(reader.columns.values()), tuple(reader.of_paths.values()))
+    return PartialScan(scan, tuple(keys), tuple(calls), whole, tuple(reader.computed.items()))
 
 
 def _parts_of(condition: Value) -> list[Value]:
@@ -251,10 +309,16 @@ def _names(options: Any) -> list[str]:
     return found
 
 
-def _below(spark: SparkSession, plan: Any) -> tuple[Mapping[int, Any], list[Any]]:
-    """What each column of a plan is in terms of its one leaf, by id, and the conditions that let rows through."""
+def _below(spark: SparkSession, plan: Any, leaf: Any = None) -> tuple[Mapping[int, Any], list[Any]]:
+    """What each column of a plan is in terms of its one leaf, by id, and the conditions that let rows through.
+
+    Args:
+        spark: the session that plans.
+        plan: the plan.
+        leaf: its leaf; None: a relation.
+    """
     kind = class_name(plan)
-    if kind == "LogicalRelation":
+    if kind == "LogicalRelation" if leaf is None else plan.equals(leaf):
         return {}, []
     if kind == "LogicalRDD" and (behind := plan_behind(plan)) is not None:
         known, conditions = _below(spark, behind)
@@ -263,7 +327,7 @@ def _below(spark: SparkSession, plan: Any) -> tuple[Mapping[int, Any], list[Any]
         return {**known, **its}, conditions
     if kind not in ("Project", "Filter", "SubqueryAlias"):
         raise NotTakenError(f"the rows go through {kind}")
-    known, conditions = _below(spark, plan.child())
+    known, conditions = _below(spark, plan.child(), leaf)
     if kind == "Filter":
         return known, [*conditions, with_attributes(spark, plan.condition(), known)]
     if kind == "Project":

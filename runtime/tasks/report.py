@@ -26,6 +26,10 @@ NO_SHARD = ShardId(-1)
 REPORT_SCHEMA = StructType([StructField(REPORT_COLUMN, BinaryType())])
 
 
+#: No report begins so.
+_REFUSAL = b"not prepared: "
+
+
 @dataclass(frozen=True)
 class ShardReport:
     """What one winning attempt did; the only thing that goes back to the driver."""
@@ -87,6 +91,24 @@ class ShardReport:
             handed_on_rows=body.get("handed_on_rows", 0),
             seen=None if body.get("seen") is None else tuple((frame, time_ms) for frame, time_ms in body["seen"]),
         )
+
+
+@dataclass(frozen=True)
+class PreparationRefusal:
+    """In place of all reports: the task has done nothing, as Spark has to prepare the rows."""
+
+    why: str
+    #: True if it would be so in the next epoch, too.
+    lasts: bool
+
+    def to_bytes(self) -> bytes:
+        return _REFUSAL + json.dumps([self.why, self.lasts]).encode()
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[Sequence[Any]]) -> PreparationRefusal | None:
+        """The refusal that the rows of a job are; None: they are reports."""
+        first = bytes(rows[0][0]) if len(rows) == 1 else b""
+        return cls(*json.loads(first.removeprefix(_REFUSAL))) if first.startswith(_REFUSAL) else None
 
 
 def report_batch(report: bytes) -> pa.RecordBatch:

@@ -6,16 +6,16 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from ....state.keys.key_hash import key_groups
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ...scan.engines import ENGINES
-from ...scan.expressions.long_expressions import computed
-from ...scan.parquet_scan import FilePart, NotTakenError
+from ...scan.parquet_scan import FilePart
 from ...scan.partial_calls import Sums, are_merged
-from ...scan.partial_scans import Overlap, PartialScan, ScanKey
+from ...scan.partial_scans import Overlap, PartialScan
+from ...scan.scan_keys import keyed as keyed_rows
+from ...scan.scan_keys import windows
 from ...support.arrow_columns import typed, unchunked
 from ...support.failpoints import failpoint
 from .key_order import in_order_of_groups
@@ -78,7 +78,7 @@ class PartialScanTask(ScanTask[FilePart, ScanReport]):
         is_known = sorts = False  # whether it is known if rows are sorted, and whether they are
         for part in parts:
             for table in engine.tables(self.partials, self.source, part, progress.part_begins(part.size_bytes)):
-                keyed = self._keyed(table)
+                keyed = keyed_rows(self.partials, table)
                 if not is_known:
                     to_sort, is_known = self._to_sort(keyed, parts), True
                     sorts = to_sort is not None
@@ -130,26 +130,11 @@ class PartialScanTask(ScanTask[FilePart, ScanReport]):
         """Columns to group by; windows by where they start."""
         return [key.name for key in self.partials.keys]
 
-    def _keyed(self, table: pa.Table) -> pa.Table:
-        """The rows with their keys, by their names; the aggregates' columns have theirs."""
-        columns = {f"{key.name}": self._key(key, table) for key in self.partials.keys}
-        others = {call.column for call in self.partials.calls if call.column is not None} - columns.keys()
-        clash = {call.column for call in self.partials.calls} & columns.keys()
-        for key in self.partials.keys:
-            if key.name in clash and key.column != key.name:
-                raise NotTakenError(f"key {key.name} has the name of another column that is aggregated")
-        return pa.table({**columns, **{name: table[name] for name in others}})
-
-    def _key(self, key: ScanKey, table: pa.Table) -> pa.ChunkedArray | pa.Array:
-        if key.window is None:
-            return table[key.column]
-        return pa.array(computed(key.window[0], _times(key.column, table[key.column])))
-
     def _with_windows(self, keyed: pa.Table) -> pa.Table:
         for at, key in enumerate(self.partials.keys):
             if key.window is not None:
                 data_type = self.schema.field(key.name).type
-                keyed = keyed.set_column(at, key.name, self._window(key, unchunked(keyed[key.name]), data_type))
+                keyed = keyed.set_column(at, key.name, windows(key, unchunked(keyed[key.name]), data_type))
         return keyed
 
     def _merged(self, waiting: list[pa.Table], rows: int) -> list[pa.Table]:
@@ -166,7 +151,7 @@ class PartialScanTask(ScanTask[FilePart, ScanReport]):
         for key in self.partials.keys:
             if key.window is not None:
                 at = self.schema.get_field_index(key.name)
-                arrays[key.name] = self._window(key, arrays[key.name], self.schema.field(at).type)
+                arrays[key.name] = windows(key, arrays[key.name], self.schema.field(at).type)
         groups = key_groups([arrays[name] for name in self.group_columns], self.buckets.max_parallelism, table.num_rows)
         arrays[KEY_GROUP_COLUMN] = pa.array(groups)
         columns = [typed(arrays[field.name], field.type) for field in self.schema]
@@ -188,21 +173,3 @@ class PartialScanTask(ScanTask[FilePart, ScanReport]):
     def _budget_bytes(self) -> int:
         """Memory for what is not written yet, which is written once for each window that it is part of."""
         return self.memory_bytes if self._overlap is None else self.memory_bytes // (1 + self._overlap[1].count)
-
-    def _window(self, key: ScanKey, starts: pa.Array, data_type: pa.StructType) -> pa.Array:
-        """Windows by where they start: the end is as Spark computes it of a time, and a start is a time of its own."""
-        assert key.window is not None
-        times = {key.column: starts.to_numpy()}
-        if not np.array_equal(computed(key.window[0], times), times[key.column]):
-            raise NotTakenError(f"windows of {key.column} do not begin where they start")
-        fields = [
-            pa.array(computed(bound, times)).view(field.type)
-            for bound, field in zip(key.window, data_type, strict=True)
-        ]
-        return pa.StructArray.from_arrays(fields, fields=list(data_type))
-
-
-def _times(name: str, column: pa.ChunkedArray) -> dict[str, np.ndarray]:
-    if column.null_count:
-        raise NotTakenError(f"column {name} has a null where a window needs a time")
-    return {name: unchunked(column).view(pa.int64()).to_numpy()}

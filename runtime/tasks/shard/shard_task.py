@@ -32,16 +32,18 @@ from ....state.store.sst import SstWriter
 from ...connectors.output_place import AttemptOutput, OutputPlace
 from ...connectors.staging import in_partition
 from ...jvm.worker.worker_tasks import task_begins
+from ...operators.columnar.few_partials import TooManyRowsError
 from ...operators.columnar.few_rows import FewRows
 from ...operators.contract import EpochSpec, KeyedOperator, OutputsUnsorted, ShardContext, ShardCounters
 from ...operators.emission_watermark import emitted_schema
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ...protocols.operator_events.task_events import ShardInbox, TaskEvents
+from ...scan.parquet_scan import NotTakenError
 from ...support.failpoints import failpoint
 from ...support.ids import RunId, TaskAttemptId
 from ..local_report import leave_report
 from ..progress import TaskProgress
-from ..report import NO_SHARD, ShardReport, report_batch
+from ..report import NO_SHARD, PreparationRefusal, ShardReport, report_batch
 from ..report_accumulator import ReportSender
 from ..scan.partial_runs import PartialRuns
 from ..scan.row_runs import RowRuns
@@ -142,6 +144,16 @@ class ShardTask:
         return (batch.rename_columns(names) for batch in batches)
 
     def _all(self, batches: Iterator[pa.RecordBatch], task_attempt_id: TaskAttemptId) -> Iterator[pa.RecordBatch]:
+        """What comes of all shards, or that Spark has to prepare their rows."""
+        try:
+            yield from self._all_shards(batches, task_attempt_id)
+        except NotTakenError as error:  # rows are prepared before the first shard is worked on
+            refusal = PreparationRefusal(str(error), lasts=not isinstance(error, TooManyRowsError))
+            yield report_batch(refusal.to_bytes())
+
+    def _all_shards(
+        self, batches: Iterator[pa.RecordBatch], task_attempt_id: TaskAttemptId
+    ) -> Iterator[pa.RecordBatch]:
         """What comes of all shards, which are worked on one after the other; their rows are sorted together."""
         # There is nothing to see of a pass that is so short.
         unseen = replace(self.sorted_pass, progress_folder=None)
