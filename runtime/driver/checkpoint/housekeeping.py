@@ -2,6 +2,8 @@
 
 A round removes what nothing names any more, at most every :data:`CLEAN_EVERY_MS`, and then compacts the change logs
 that have outgrown their base.  One round is under way at a time; the run takes over what it gives between two epochs.
+A merge of small logs waits for such a round, unless there are many: it is a Spark job, which costs as much as an epoch
+with few rows, and short epochs would make one every two seconds.
 
 Invariants:
 - It looks at nothing of the job but what it was given under the turn: the complete checkpoint's cut, and the manifests
@@ -124,7 +126,7 @@ class Housekeeping:
         if self._round is not None:
             return
         cleans = clock_ms() >= self._next_clean_ms
-        if cleans or any(one.needs_compaction() for stage in self.state.stages.values() for one in stage.manifests):
+        if cleans or any(one.compaction_presses for stage in self.state.stages.values() for one in stage.manifests):
             self._round = self._of(cut, cleans=cleans)
             self.beside(self._round.work)
 
