@@ -100,7 +100,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         tail=() if transform is None else transform.names,
         tail_moves_rows=transform is not None and transform.moves_rows,
         united=() if transform is None else tuple(dict.fromkeys(branch.origin for branch in transform.branches)),
-        unordered=unordered_histories(graph, specs, lanes),
+        unordered=_unordered_histories(graph, specs, lanes),
         ignored=tuple(dict.fromkeys([*[one for each in graph.stages for one in each.inputs.ignored], *output.ignored])),
     )
     return plan, _job(graph, plan, specs, planned.sink, transform, lanes, engine)
@@ -222,7 +222,7 @@ def _bytes_per_shard(graph: StageGraph, specs: Sequence[StageSpec], settings: Se
     return max(known) // settings.shards(graph.first.inputs.spark) if known else None
 
 
-def unordered_histories(graph: StageGraph, specs: Sequence[StageSpec], lanes: Sequence[Lane]) -> tuple[str, ...]:
+def _unordered_histories(graph: StageGraph, specs: Sequence[StageSpec], lanes: Sequence[Lane]) -> tuple[str, ...]:
     """The histories whose rows a stage needs in the order of their arrival, and of which nobody knows it."""
     found: dict[str, None] = {}
     for read in (read for spec in specs if spec.operator.keeps_arrival for read in spec.reads):
