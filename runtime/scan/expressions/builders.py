@@ -1,4 +1,4 @@
-"""Builders of the functions that compute Spark's expressions, class by class; see :mod:`.translations`."""
+"""Builds the values of Spark's expressions, class by class; see :mod:`.translations`."""
 
 from __future__ import annotations
 
