@@ -1,4 +1,4 @@
-"""What the user says and what we decide.
+"""The description of a job by its user, and the plan that is made of it.
 
 The way of a job through this folder: ``frames`` (``read``, operations without state on the ``inputs``, watermark,
 ``groupBy``) -> ``stages`` (keys, and the keyed stage: processor, aggregate or deduplication), whose output is a frame

@@ -238,6 +238,15 @@ def references_to_nothing(sources: Sources) -> list[str]:
     return found
 
 
+def modules_in_riddles(sources: Sources) -> list[str]:
+    """Modules whose docstring begins with a half sentence instead of what the module is or does."""
+    return [
+        f"{path} begins with {word}"
+        for path, tree in sources.trees.items()
+        if (word := (ast.get_docstring(tree) or "").partition(" ")[0]) in ("What", "Whether", "How")
+    ]
+
+
 def _public(node: ast.AST, owner: ast.ClassDef | None = None) -> Iterator[tuple[str, str, ast.FunctionDef]]:
     """Name, docstring and definition of public functions with three or more arguments; a class stands for its init."""
     for child in ast.iter_child_nodes(node):
@@ -264,4 +273,5 @@ RULES: tuple[Callable[[Sources], list[str]], ...] = (
     large_classes,
     arguments_undocumented,
     references_to_nothing,
+    modules_in_riddles,
 )

@@ -78,6 +78,7 @@ BREACHES: tuple[tuple[Callable[[Sources], list[str]], dict[str, str], str], ...]
     ),
     (rules.references_to_nothing, {"state/x.py": "'As :mod:`.keys.cupboard`.'"}, "state/x.py speaks of .keys.cupboard"),
     (rules.references_to_nothing, {"state/x.py": "'A :class:`.keys.keys.Cupboard`.'"}, "keys.keys.Cupboard"),
+    (rules.modules_in_riddles, {"state/x.py": "'What is kept of a key.'"}, "begins with What"),
     (rules.crowded_rooms, {f"sorter/x{number}.py": "" for number in range(21)}, "sorter has"),
 )
 

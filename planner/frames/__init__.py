@@ -1,1 +1,1 @@
-"""What a user writes a job with: frames, grouped rows, the writer."""
+"""The API with which users write a job: frames, grouped rows, the writer."""

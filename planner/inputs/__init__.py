@@ -1,1 +1,1 @@
-"""The inputs of a job, and what the job stands on."""
+"""The inputs of a job (history and live sources), their schemas and event times, and the environment it runs in."""

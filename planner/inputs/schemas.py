@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
+import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -30,6 +32,7 @@ from pyspark.sql.types import (
 from ...errors import PlanError
 from ...runtime.catalyst.columns import RESERVED, quoted
 from ...runtime.catalyst.struct_fields import repeated_field
+from ...runtime.catalyst.types.arrow_types import arrow_type
 
 #: Types (besides strings, arrays and structs) whose values have the one order of Spark's sort and of stored keys.
 _ORDERED_TYPES = (
@@ -47,6 +50,26 @@ _ORDERED_TYPES = (
 _BINARY_COLLATION = "UTF8_BINARY"
 #: Parts of a type's JSON that do not make it another type.
 _NOT_THE_TYPE = ("nullable", "containsNull", "valueContainsNull", "metadata")
+
+
+def column_type(field: StructField, owner: str, remedy: str = "cast it before") -> pa.DataType:
+    """The type in Arrow that a column has in Python.
+
+    Args:
+        field: the column.
+        owner: what it is a column of.
+        remedy: what to do if there is none.
+
+    Raises:
+        PlanError: its values cannot cross into Python.
+    """
+    try:
+        return arrow_type(field.dataType)
+    except PySparkException as error:
+        raise PlanError(
+            f"column {field.name} of {owner} is of type {field.dataType.simpleString()}, which cannot cross into"
+            f" Python; {remedy}"
+        ) from error
 
 
 def check_same_columns(one: StructType, other: StructType, names: tuple[str, str] = ("history", "live")) -> None:

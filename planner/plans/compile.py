@@ -17,6 +17,7 @@ from ...runtime.connectors.sinks import Sink
 from ...runtime.connectors.sources.live_query import delivers_one_batch
 from ...runtime.connectors.sources.source_lanes import Lane, live_frame
 from ...runtime.operators.output_transform import OutputTransform
+from ...runtime.spark_io.file_rows import has_file_rows
 from ...runtime.spec import JobSpec, Settings, StageSpec
 from ..inputs.inputs import Inputs
 from ..options.layers import Layer, resolve_options, session_layer
@@ -38,7 +39,6 @@ from .output.sink_request import (
 from .phases import plan_phases
 from .plan import ExecutionPlan
 from .plan_parts import source_plans, stage_plans
-from .row_order import unordered_histories
 from .spark_settings import check_watermark_policy, fires_without_rows
 from .timer_order import resolve_timers
 
@@ -100,7 +100,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         tail=() if transform is None else transform.names,
         tail_moves_rows=transform is not None and transform.moves_rows,
         united=() if transform is None else tuple(dict.fromkeys(branch.origin for branch in transform.branches)),
-        unordered=unordered_histories(graph, specs, lanes),
+        unordered=_unordered_histories(graph, specs, lanes),
         ignored=tuple(dict.fromkeys([*[one for each in graph.stages for one in each.inputs.ignored], *output.ignored])),
     )
     return plan, _job(graph, plan, specs, planned.sink, transform, lanes, engine)
@@ -220,3 +220,16 @@ def _bytes_per_shard(graph: StageGraph, specs: Sequence[StageSpec], settings: Se
     ]
     known = [size for size in sizes if size is not None]
     return max(known) // settings.shards(graph.first.inputs.spark) if known else None
+
+
+def _unordered_histories(graph: StageGraph, specs: Sequence[StageSpec], lanes: Sequence[Lane]) -> tuple[str, ...]:
+    """The histories whose rows a stage needs in the order of their arrival, and of which nobody knows it."""
+    found: dict[str, None] = {}
+    for read in (read for spec in specs if spec.operator.keeps_arrival for read in spec.reads):
+        history = lanes[read.lane].history
+        if history is None:
+            continue
+        behind = history if read.template is None or read.template.isStreaming else read.template
+        if not (has_file_rows(history) and has_file_rows(behind)):
+            found.setdefault(graph.lanes.history_name(read.lane))
+    return tuple(found)

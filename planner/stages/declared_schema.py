@@ -8,8 +8,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from ...errors import PlanError
-from ...runtime.catalyst.types.arrow_types import arrow_type
 from ...runtime.catalyst.types.ddl import parse_ddl
+from ..inputs.schemas import column_type
 
 
 def declared_schema(name: str, given: Any) -> StructType:
@@ -34,11 +34,5 @@ def declared_schema(name: str, given: Any) -> StructType:
     if not schema.fields:
         raise PlanError(f"{name} has no columns; name at least one")
     for field in schema.fields:
-        try:
-            arrow_type(field.dataType)
-        except PySparkException as error:
-            raise PlanError(
-                f"column {field.name} of {name} is of type {field.dataType.simpleString()}, which cannot come"
-                " out of Python; use another type, such as string for char, or a number for an interval"
-            ) from error
+        column_type(field, name, "use another type, such as string for char, or a number for an interval")
     return schema

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 
 from ...errors import PlanError
 from ...runtime.catalyst.columns import holds_floats
 from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.catalyst.struct_fields import known_again
-from ...runtime.catalyst.types.arrow_types import arrow_type
 from ...runtime.jvm.spark_errors import error_text
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.dedup.definition import Lateness, Retention
@@ -21,6 +20,7 @@ from ..inputs.event_time import EVENT_TIME_MARK, WINDOW_MARK, check_one_event_ti
 from ..inputs.schemas import (
     check_distinct_columns,
     check_key_type,
+    column_type,
     find_column,
     missing_column,
 )
@@ -59,13 +59,7 @@ def plan_dedup(rows: StageInput, subset: Any, method: Method) -> KeyedStage:
     for name in keys:
         check_key_type(name, schema[name].dataType)
     for field in schema.fields:
-        try:
-            arrow_type(field.dataType)
-        except PySparkException as error:
-            raise PlanError(
-                f"{method}: column {field.name} is of type {field.dataType.simpleString()}, which cannot cross into"
-                " Python; cast it before"
-            ) from error
+        column_type(field, f"the input of {method}")
     if method == "dropDuplicatesWithinWatermark" and watermark is None:
         raise PlanError(
             "dropDuplicatesWithinWatermark is not supported without a watermark, as in Spark: its delay is how long a"

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any, cast
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructField, StructType
 
@@ -21,12 +20,11 @@ from ...runtime.catalyst.spark_expressions import called, class_name, items, tre
 from ...runtime.catalyst.spark_plans import analyzed, nodes_above, whole_plans
 from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.catalyst.types.arrow_functions import mapped_in_arrow
-from ...runtime.catalyst.types.arrow_types import arrow_type
 from ...runtime.operators.output_transform import OutputBranch, OutputTransform, TransformedColumn
 from ..inputs.analysis import over_template
 from ..inputs.event_time import WINDOW_MARK
 from ..inputs.inputs import InputPart, Inputs
-from ..inputs.schemas import check_distinct_columns, check_distinct_fields
+from ..inputs.schemas import check_distinct_columns, check_distinct_fields, column_type
 from .stage import PRESENTED, WRITTEN, KeyedStage
 
 if TYPE_CHECKING:
@@ -94,7 +92,7 @@ def plan_union(output: Inputs, uids: Mapping[KeyedStage, str]) -> OutputTransfor
     transforms = [plan_output_transform(stage, part) for stage, part in zip(stages, output.parts, strict=True)]
     check_distinct_fields("the output", output.schema, case_sensitive=output.case_sensitive)
     for field in output.schema.fields:
-        _check_type(field)
+        column_type(field, "the output")
     last = max(stages, key=list(uids).index)
     said = [
         f"[{uids[stage]}]" + (f" ({', '.join(names)})" if (names := _names(part)) else "")
@@ -181,17 +179,7 @@ def check_output(schema: StructType, *, case_sensitive: bool) -> None:
     for check in (check_distinct_columns, check_distinct_fields):
         check("the output", schema, case_sensitive=case_sensitive)
     for field in schema.fields:
-        _check_type(field)
-
-
-def _check_type(field: StructField) -> None:
-    try:
-        arrow_type(field.dataType)
-    except PySparkException as error:
-        raise PlanError(
-            f"column {field.name} of the output is of type {field.dataType.simpleString()}, which cannot cross into"
-            " Python; cast it"
-        ) from error
+        column_type(field, "the output")
 
 
 def _marked(field: StructField, place: int) -> StructField:

@@ -1,4 +1,4 @@
-"""The two clocks of a run."""
+"""The two clocks of a run: a monotonic one for checkpoints, and the wall clock of processing time."""
 
 from __future__ import annotations
 

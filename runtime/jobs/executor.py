@@ -205,11 +205,11 @@ class EpochExecutor:
         rows = frame if run.in_place else self.throttled(frame, run.epoch.spec)
         collector = self._collector
 
-        def collected(task: ShardTask) -> list[Row]:
+        def collect(task: ShardTask) -> list[Row]:
             jobs = self.jobs.of_epoch(rows, task, run.placement, in_place=run.in_place)
-            return collector.collected(jobs, run.observed, at_once=collector.at_once(task), pause=run.pause)
+            return collector.collect_rows(jobs, run.observed, at_once=collector.shards_at_once(task), pause=run.pause)
 
-        return collector.completed(run.visited, run.task, collected, run.pause)
+        return collector.collect_reports(run.visited, run.task, collect, run.pause)
 
     def _over_places(self, run: EpochRun) -> list[ShardReport]:
         """The reports of shards that get no rows from Spark: one row each, so that partition i exists, is no input."""
@@ -217,12 +217,12 @@ class EpochExecutor:
         reads = run.task.runs is not None
         pause, collector = run.pause if reads else None, self._collector
 
-        def collected(task: ShardTask) -> list[Row]:
+        def collect(task: ShardTask) -> list[Row]:
             jobs = iter([self.jobs.of_shards(places, task)])
-            at_once = collector.at_once(task) if task.runs is not None else None
-            return collector.collected(jobs, run.observed, at_once=at_once, pause=pause)
+            at_once = collector.shards_at_once(task) if task.runs is not None else None
+            return collector.collect_rows(jobs, run.observed, at_once=at_once, pause=pause)
 
-        return collector.completed(run.visited, replace(run.task, shards=partitions), collected, pause)
+        return collector.collect_reports(run.visited, replace(run.task, shards=partitions), collect, pause)
 
     def _staged_as_they_are(self, frame: DataFrame, epoch: EpochSpec) -> StageResult:
         """An epoch of a stage that keeps nothing; the first shard stands for all."""
@@ -328,12 +328,12 @@ class EpochExecutor:
         """An epoch that :meth:`is_first_pass`; the tasks do not see all of its input, so it is counted here."""
         collector, counts = self._collector, run.input_rows is None
 
-        def collected(task: ShardTask) -> list[Row]:
+        def collect(task: ShardTask) -> list[Row]:
             jobs = self.jobs.of_first_pass(frame, task, counts=counts)
-            at_once = collector.at_once(task)
-            return collector.collected(jobs, run.observed, counted=True, at_once=at_once, pause=run.pause)
+            at_once = collector.shards_at_once(task)
+            return collector.collect_rows(jobs, run.observed, counted=True, at_once=at_once, pause=run.pause)
 
-        reports = collector.completed(run.visited, run.task, collected, run.pause)
+        reports = collector.collect_reports(run.visited, run.task, collect, run.pause)
         if counts:
             counted = [row[0] for name, row in run.observed.items() if name.startswith(INPUT_ROWS)]
             # Spark leaves a side out, and its metric, if it sees from the plan that it has no partners.

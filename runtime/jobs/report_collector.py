@@ -44,11 +44,11 @@ class ReportCollector:
     note_misplaced: Callable[[Exception], None]
     note_not_prepared: Callable[[PreparationRefusal], None]
 
-    def at_once(self, task: ShardTask) -> int | None:
+    def shards_at_once(self, task: ShardTask) -> int | None:
         """How many shards may be worked on at once; None: as many as Spark has cores for."""
         return self.max_cores if task.epoch.style == "sorted" else None
 
-    def completed(
+    def collect_reports(
         self,
         visited: Sequence[ShardId],
         task: ShardTask,
@@ -61,7 +61,9 @@ class ReportCollector:
         empty table), it does not ask the stage for its rows.  They are input all the same, so such shards run again by
         themselves, and their output is dropped.
         """
-        reports = ShardReport.of_rows(run(task)) if pause is None else self._between_pauses(visited, task, run, pause)
+        reports = (
+            ShardReport.of_rows(run(task)) if pause is None else self._collect_between_pauses(visited, task, run, pause)
+        )
         found = {report.shard for report in reports}
         if not self.has_transform or found.issuperset(visited):
             return reports
@@ -71,37 +73,37 @@ class ReportCollector:
         again = ShardReport.of_rows(run(alone))
         return [report if report.shard in found else replace(report, dropped_rows=0) for report in again]
 
-    def _between_pauses(
+    def _collect_between_pauses(
         self, visited: Sequence[ShardId], task: ShardTask, run: Callable[[ShardTask], list[Row]], pause: PassPause
     ) -> list[ShardReport]:
         """The reports of a task's shards; between its jobs it is held, and the next one does what is left."""
         done: dict[ShardId, ShardReport] = {}
         while True:
-            times = pause.times()
+            pauses = pause.pauses_begun()
             pause.hold()
             is_marked = pause.marker.is_there
             if is_marked and pause.is_wanted():
                 continue
             # Where the jobs are single shards none is begun in a pause.  A marker that nobody wants holds back nothing:
             # shards without a report and without a pause would be taken for shards without rows.
-            marker = None if self.at_once(task) or is_marked else pause.marker
+            marker = None if self.shards_at_once(task) or is_marked else pause.marker
             left = replace(task.sorted_pass.and_done(done.values()), pause=marker)
             step = replace(task, sorted_pass=left)
             self.spark.sparkContext.addJobTag(pause.tag)
             try:
                 reports = ShardReport.of_rows(run(step))
             except Exception as error:
-                if pause.times() == times or not is_of_a_cancelled_job(error, self.spark):
+                if pause.pauses_begun() == pauses or not is_of_a_cancelled_job(error, self.spark):
                     raise
                 logger.info("the backlog pass is cut short for a pause, before its first shard")
                 continue
             finally:
                 self.spark.sparkContext.removeJobTag(pause.tag)
             done.update((report.shard, report) for report in reports)
-            if pause.times() == times or done.keys() >= set(visited):
+            if pause.pauses_begun() == pauses or done.keys() >= set(visited):
                 return reports
 
-    def collected(
+    def collect_rows(
         self,
         jobs: Iterator[DataFrame] | Iterator[DataFrame | ExecutedJob],
         observed: dict[str, Row],

@@ -5,7 +5,7 @@ joined to it: Spark prefers to run the join's tasks where those partitions are. 
 knows where a partition is that could not be where it was to be.
 
 Invariants: a shard stays where it is unless its executor is lost or told to go, or others go without their share
-(:mod:`.shard_assignment`); executors are looked at before each job.
+(:func:`assign_shards`); executors are looked at before each job.
 
 With a single executor there is nothing to choose, and the join would only cost.
 """
@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Sequence
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -26,7 +28,6 @@ from ..catalyst.prepared.placed_rows import PlacedNumbers
 from ..catalyst.spark_cluster import Executors
 from ..catalyst.spark_plans import executed_text
 from ..tasks.shard.shard_routing import ShardRouting
-from .shard_assignment import assign_shards
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -141,3 +142,35 @@ class ShardPlacement(ShardRouting):
             logger.warning(
                 "shards are not kept on their executors: Spark does not accept preferred locations: %s", error
             )
+
+
+def assign_shards(places: Sequence[str | None], executors: Collection[str], stage: str) -> tuple[str, ...]:
+    """The executor of each shard, as evenly as possible and with as few moves as possible.
+
+    A shard that moves is restored where it comes to, so one that has a place keeps it unless another executor would go
+    without its share.  A new executor thus takes its share from those that have most, and what a lost one had is spread
+    over the others.
+
+    Args:
+        places: where the shards are now; None: nowhere.
+        executors: those that there are, at least one; what is elsewhere is nowhere.
+        stage: its uid; the executors that have a shard more than others are not the same for all stages.
+
+    Returns:
+        Executors that differ by one shard at most; the same for the same arguments.
+    """
+    names = sorted(executors, key=lambda name: sha256(f"{stage} {name}".encode()).digest())
+    held = Counter(place for place in places if place in executors)
+    share, more = divmod(len(places), len(names))
+    # Those that have most keep most: the ones with a shard more than others.
+    by_load = sorted(names, key=lambda name: -held[name])
+    room = {name: share + (number < more) for number, name in enumerate(by_load)}
+    found: list[str | None] = []
+    for place in places:
+        keeps = place is not None and room.get(place, 0) > 0
+        found.append(place if keeps else None)
+        if keeps and place is not None:
+            room[place] -= 1
+    # In turn, so that neighbours come to different executors.
+    free = [name for turn in range(share + 1) for name in by_load if room[name] > turn]
+    return tuple(place if place is not None else free.pop(0) for place in found)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ... import errors
 from ...errors import MixedModeError, UserCodeError
@@ -23,6 +25,16 @@ _TRACEBACK = re.compile(
     re.M,
 )
 _FRAME = re.compile(r'^  File "(.+)", line (\d+), in (.+)\n(?:    (.*)\n)?', re.M)
+
+
+@contextmanager
+def raised_in_workers() -> Iterator[None]:
+    """Raise the error that a worker raised in place of Spark's error around it; any other error stays as it is."""
+    try:
+        yield
+    except Exception as error:
+        translated = translate(error)
+        raise translated from translated.__cause__
 
 
 def translate(error: BaseException) -> BaseException:

@@ -1,1 +1,1 @@
-"""What a run tells about itself."""
+"""Events, metrics, progress and reports of a run."""

@@ -1,4 +1,4 @@
-"""How far a backlog has come, from what its tasks report while they run, and Spark says of them."""
+"""Computes the progress of a backlog from what its tasks report while they run, and from Spark's metrics of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a sorted pass will take yet, as far as that can be known while it runs.
+"""Estimates the time that a sorted pass has left, as far as that can be known while it runs.
 
 A pass has three parts of different speed: Spark's tasks read (and shuffle, or aggregate) the input; the shards' tasks
 take in and sort their rows; the operator works on them key by key.  How the parts compare depends on keys, user code

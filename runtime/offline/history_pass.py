@@ -30,7 +30,7 @@ from ..driver.run.run_snapshot import Published
 from ..driver.run.running_job import RunningJob
 from ..driver.run.shutdown import Ending
 from ..driver.state.job_state import CheckpointSnapshot
-from ..jvm.worker_errors import translate
+from ..jvm.worker_errors import raised_in_workers
 from ..metrics.backlog_progress import BacklogProgress
 from ..metrics.events.facts import Fact
 from ..storage.filesystem import resolve
@@ -103,12 +103,8 @@ def history_pass(job: JobSpec, location: str) -> tuple[CheckpointStore, Checkpoi
     run = RunningJob.of(RecoveredRun(job, state, None), context)
     phase = next(phase for phase in job.phases if phase.kind == "backlog")
     try:
-        PHASES["backlog"](run, Ending(run), phase)
-    except Exception as error:
-        translated = translate(error)
-        if translated is error:
-            raise
-        raise translated from error
+        with raised_in_workers():
+            PHASES["backlog"](run, Ending(run), phase)
     finally:
         take_all(run.events.close, run.losses.close, *[executor.close for executor in run.executors.values()])
     state.set_source("history", is_backlog=False, finished=True)

@@ -22,7 +22,7 @@ from ..catalyst.columns import quoted
 from ..catalyst.types.arrow_functions import mapped_in_arrow
 from ..checkpoints.metadata import OperatorState, ShardState, StateLayout
 from ..jobs.shuffle import exchanged_by_shard, key_group
-from ..jvm.worker_errors import translate
+from ..jvm.worker_errors import raised_in_workers
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ..support.ids import EpochNumber
 from ..tasks.report import REPORT_SCHEMA, ShardReport
@@ -193,7 +193,7 @@ class StageChange:
 
     def _run(self, spark: SparkSession, task: StateChangeTask, groups: Sequence[KeyGroupRange]) -> list[ShardReport]:
         rows = self._in_shards(len(groups))
-        try:
+        with raised_in_workers():
             found = ShardReport.of_rows(mapped_in_arrow(rows, task, REPORT_SCHEMA).collect())
             if not found:  # Spark has found out that there are no rows, and has run no task
 
@@ -204,11 +204,6 @@ class StageChange:
 
                 places = spark.range(0, len(groups), 1, len(groups))
                 found = ShardReport.of_rows(mapped_in_arrow(places, without_rows, REPORT_SCHEMA).collect())
-        except Exception as error:
-            translated = translate(error)
-            if translated is error:
-                raise
-            raise translated from error
         found.sort(key=lambda report: report.shard)
         if [report.shard for report in found] != list(range(len(groups))):
             raise MixedModeError(

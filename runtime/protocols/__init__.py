@@ -1,1 +1,1 @@
-"""The rules, without a disk, a clock or a thread."""
+"""Rules without disk, clock or thread: lifecycle, checkpoints, operator events, watermarks, event time."""

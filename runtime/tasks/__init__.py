@@ -1,1 +1,1 @@
-"""What runs in Spark tasks, and how it is sent out."""
+"""The code that runs in Spark tasks: shards of a stage, scans of files, reads and changes of state."""

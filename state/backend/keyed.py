@@ -61,13 +61,13 @@ class KeyedState(ABC):
     def read_cell(self, suffix: bytes) -> bytes | None:
         """A cell of the current key."""
 
-    @abstractmethod
     def write_cell(self, suffix: bytes, value: bytes) -> None:
         """Set a cell of the current key."""
+        self.changes[suffix] = value
 
-    @abstractmethod
     def delete_cell(self, suffix: bytes) -> None:
         """Remove a cell of the current key."""
+        self.changes[suffix] = None
 
     @abstractmethod
     def scan_cells(self, slot: int) -> Iterator[tuple[bytes, bytes]]:

@@ -141,14 +141,6 @@ class RocksDBKeyedState(KeyedState):
             self._read[suffix] = known
         return known  # type: ignore[return-value]
 
-    def write_cell(self, suffix: bytes, value: bytes) -> None:
-        """Set a cell of the current key."""
-        self.changes[suffix] = value
-
-    def delete_cell(self, suffix: bytes) -> None:
-        """Remove a cell of the current key."""
-        self.changes[suffix] = None
-
     def scan_cells(self, slot: int) -> Iterator[tuple[bytes, bytes]]:
         """The current key's cells of one slot in order, as of the first ``next``."""
         first = bytes([slot])

@@ -185,14 +185,6 @@ class BatchKeyedState(KeyedState):
             return None
         return (self._stored if self._stored is not None else self._load()).get(suffix)
 
-    def write_cell(self, suffix: bytes, value: bytes) -> None:
-        """Set a cell of the current key."""
-        self.changes[suffix] = value
-
-    def delete_cell(self, suffix: bytes) -> None:
-        """Remove a cell of the current key."""
-        self.changes[suffix] = None
-
     def scan_cells(self, slot: int) -> Iterator[tuple[bytes, bytes]]:
         """The current key's cells of one slot in order, as of the first ``next``."""
         if self._cursor is None:

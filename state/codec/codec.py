@@ -22,7 +22,7 @@ from ...errors import CorruptStateError, StateSchemaError
 from .conversions import MisfitError, is_missing
 from .row_plans import RowPlans, compiled_reader
 from .structs import StructClass, plain_tuple
-from .type_codecs import wires_of
+from .type_codecs import type_codecs_of
 from .widening import fields_reader
 
 #: The version is one byte; 0xFF is kept for a longer form.
@@ -56,16 +56,16 @@ class RowCodec:
         self._names = tuple(schema.names)
         self._width = len(self._names)
         self._nullable = [field.nullable for field in schema]
-        self._wires = wires_of(schema, struct_class)
-        self._read = compiled_reader(self._wires)
+        self._codecs = type_codecs_of(schema, struct_class)
+        self._read = compiled_reader(self._codecs)
         wire_types = [
-            wire.type if not nullable else (wire.type | None if wire.type is not Any else Any)
-            for wire, nullable in zip(self._wires, self._nullable, strict=True)
+            codec.type if not nullable else (codec.type | None if codec.type is not Any else Any)
+            for codec, nullable in zip(self._codecs, self._nullable, strict=True)
         ]
         row_type = tuple.__class_getitem__(tuple(wire_types))
         self._decoder = msgspec.msgpack.Decoder(row_type)
         head, pack = self.version, _encoder.encode
-        self._plans = RowPlans(self._wires, lambda row: head + pack(row), self._encode_slowly)
+        self._plans = RowPlans(self._codecs, lambda row: head + pack(row), self._encode_slowly)
         #: Bytes of a tuple, list, Row or other sequence with one value per field.
         self.encode = self._plans.convert
         # Version by version: a field that was removed and came back is a new one, and what older values hold under its
@@ -80,9 +80,9 @@ class RowCodec:
     def _encode_slowly(self, values: Any) -> bytes:
         values = self._values_of(values)
         row: list[Any] = []
-        for wire, nullable, name, value in zip(self._wires, self._nullable, self._names, values, strict=True):
+        for codec, nullable, name, value in zip(self._codecs, self._nullable, self._names, values, strict=True):
             try:
-                packed = None if is_missing(value) else wire.to_wire(value)
+                packed = None if is_missing(value) else codec.to_packed(value)
                 if packed is None and not nullable:
                     raise StateSchemaError(f"state field {name!r} got {value!r}; it is declared as not nullable")
                 row.append(packed)

@@ -22,23 +22,23 @@ _MAX_PLANS = 1_000
 
 
 @dataclass(frozen=True)
-class Wire:
-    """How one type travels."""
+class TypeCodec:
+    """Converts the values of one type to what MessagePack holds, and back."""
 
     #: The type that MessagePack decodes to.
     type: Any
     #: Converts any value that fits, and raises :class:`MisfitError` for others.
-    to_wire: Callable[[Any], Any]
+    to_packed: Callable[[Any], Any]
     #: None: what MessagePack decodes to is the value.
-    from_wire: Callable[[Any], Any] | None = None
+    from_packed: Callable[[Any], Any] | None = None
     #: Python type whose instances travel as they are; None: always convert.
     plain: type | None = None
     #: The least and the greatest of them; None: all fit.
     bounds: tuple[int, int] | None = None
     #: Python types whose instances (subclasses' too) :attr:`fast` converts, and never to None; it may refuse some.
     exact: tuple[type, ...] = ()
-    #: Like ``to_wire``, but what it refuses, or MessagePack does not take from it, is for ``to_wire`` to look at again;
-    #: None: ``to_wire``.
+    #: Like ``to_packed``, but what it refuses, or MessagePack does not take from it, is for ``to_packed`` to look at
+    #: again; None: ``to_packed``.
     fast: Callable[[Any], Any] | None = None
 
 
@@ -46,20 +46,20 @@ class RowPlans:
     """Converts rows of one schema.
 
     Args:
-        wires: one for each field.
+        codecs: one for each field.
         finish: makes the result of the converted values, a tuple.
         slowly: converts any row, with care; it calls :meth:`learn`.
     """
 
-    def __init__(self, wires: Sequence[Wire], finish: Callable[[Any], Any], slowly: Callable[[Any], Any]) -> None:
-        self._wires = wires
+    def __init__(self, codecs: Sequence[TypeCodec], finish: Callable[[Any], Any], slowly: Callable[[Any], Any]) -> None:
+        self._codecs = codecs
         self._finish = finish
         self._plans: dict[tuple[type, ...], Callable[..., Any]] = {}
         #: Converts a row: a tuple or list goes fast if one like it has been learnt.
         self.convert: Callable[[Any], Any] = self._compiled(slowly)
 
     def _compiled(self, slowly: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        names = [f"v{i}" for i in range(len(self._wires))]
+        names = [f"v{i}" for i in range(len(self._codecs))]
         if not names:
             return slowly
         source = f"""
@@ -85,14 +85,14 @@ def convert(values):
             return
         scope: dict[str, Any] = {"finish": self._finish, "misfit": _misfit}
         parts = []
-        for i, (wire, value) in enumerate(zip(self._wires, values, strict=True)):
+        for i, (codec, value) in enumerate(zip(self._codecs, values, strict=True)):
             name = f"v{i}"
             if value is None:
                 parts.append("None")
-            elif wire.plain is type(value):
-                parts.append(name if wire.bounds is None else _bounded(name, *wire.bounds))
-            elif isinstance(value, wire.exact):
-                scope[f"c{i}"] = wire.fast or wire.to_wire
+            elif codec.plain is type(value):
+                parts.append(name if codec.bounds is None else _bounded(name, *codec.bounds))
+            elif isinstance(value, codec.exact):
+                scope[f"c{i}"] = codec.fast or codec.to_packed
                 parts.append(f"c{i}({name})")
             else:
                 return
@@ -109,22 +109,24 @@ def _misfit() -> Any:
     raise MisfitError("a number in range")
 
 
-def compiled_reader(wires: Sequence[Wire], made: type[tuple[Any, ...]] | None = None) -> Callable[[Any], Any] | None:
+def compiled_reader(
+    codecs: Sequence[TypeCodec], made: type[tuple[Any, ...]] | None = None
+) -> Callable[[Any], Any] | None:
     """Makes the values of a decoded row; None: they are what was decoded.
 
     Args:
-        wires: one for each field.
+        codecs: one for each field.
         made: the class of what is returned; None: a tuple.
     """
-    if made is None and all(wire.from_wire is None for wire in wires):
+    if made is None and all(codec.from_packed is None for codec in codecs):
         return None
     scope: dict[str, Any] = {"made": made, "new": tuple.__new__}
     parts = []
-    for i, wire in enumerate(wires):
-        if wire.from_wire is None:
+    for i, codec in enumerate(codecs):
+        if codec.from_packed is None:
             parts.append(f"v{i}")
         else:
-            scope[f"c{i}"] = wire.from_wire
+            scope[f"c{i}"] = codec.from_packed
             parts.append(f"(None if v{i} is None else c{i}(v{i}))")
     names = "".join(f"v{i}, " for i in range(len(parts)))
     values = f"({''.join(f'{part}, ' for part in parts)})"

@@ -35,15 +35,15 @@ from .conversions import (
     wall_micros,
 )
 from .local_datetimes import LocalMoments
-from .row_plans import RowPlans, Wire, compiled_reader
+from .row_plans import RowPlans, TypeCodec, compiled_reader
 from .stored_types import StoredType, stored_type
 from .structs import StructClass, struct_values
 
 
-def wires_of(fields: Any, struct_class: StructClass) -> list[Wire]:
-    """The wires of a schema's fields."""
+def type_codecs_of(fields: Any, struct_class: StructClass) -> list[TypeCodec]:
+    """The codecs of a schema's fields."""
     moments = LocalMoments()
-    return [_wire(field.type, field.name, struct_class, moments) for field in fields]
+    return [_type_codec(field.type, field.name, struct_class, moments) for field in fields]
 
 
 def _only_none(value: Any) -> Any:
@@ -51,46 +51,46 @@ def _only_none(value: Any) -> Any:
 
 
 #: Types whose values travel in one way, whatever their column.
-_WIRES = {
-    StoredType.NULL: Wire(Any, _only_none),
-    StoredType.BOOLEAN: Wire(bool, bool_of, plain=bool),
-    StoredType.DOUBLE: Wire(float, float_of, plain=float),
-    StoredType.FLOAT: Wire(float, float32_of, exact=(float,)),
-    StoredType.STRING: Wire(str, str_of, plain=str),
-    StoredType.BINARY: Wire(bytes, binary_value, plain=bytes),
-    StoredType.DATE: Wire(int, date_days, days_date, exact=(date,)),
-    StoredType.TIMESTAMP_NTZ: Wire(int, wall_micros, micros_wall, exact=(datetime,)),
-    StoredType.DURATION: Wire(int, delta_micros, micros_delta, exact=(timedelta,)),
-    StoredType.TIME: Wire(int, time_nanos, nanos_time, exact=(time,)),
+_CODECS = {
+    StoredType.NULL: TypeCodec(Any, _only_none),
+    StoredType.BOOLEAN: TypeCodec(bool, bool_of, plain=bool),
+    StoredType.DOUBLE: TypeCodec(float, float_of, plain=float),
+    StoredType.FLOAT: TypeCodec(float, float32_of, exact=(float,)),
+    StoredType.STRING: TypeCodec(str, str_of, plain=str),
+    StoredType.BINARY: TypeCodec(bytes, binary_value, plain=bytes),
+    StoredType.DATE: TypeCodec(int, date_days, days_date, exact=(date,)),
+    StoredType.TIMESTAMP_NTZ: TypeCodec(int, wall_micros, micros_wall, exact=(datetime,)),
+    StoredType.DURATION: TypeCodec(int, delta_micros, micros_delta, exact=(timedelta,)),
+    StoredType.TIME: TypeCodec(int, time_nanos, nanos_time, exact=(time,)),
 }
 
 
-def _wire(data_type: pa.DataType, name: str, struct_class: StructClass, moments: LocalMoments) -> Wire:
+def _type_codec(data_type: pa.DataType, name: str, struct_class: StructClass, moments: LocalMoments) -> TypeCodec:
     kind = stored_type(data_type)
     if kind is None:
         raise StateSchemaError(f"state field {name!r} has type {data_type}, which state cannot hold")
     if kind in _NESTED:
         return _NESTED[kind](data_type, name, struct_class, moments)
     if kind is StoredType.INTEGER:
-        return _int_wire(data_type.bit_width)
+        return _int_codec(data_type.bit_width)
     if kind is StoredType.DECIMAL:
-        return _decimal_wire(data_type.precision, data_type.scale)
+        return _decimal_codec(data_type.precision, data_type.scale)
     if kind is StoredType.TIMESTAMP:
-        return Wire(int, moments.micros, moments.naive, exact=(datetime,))
-    return _WIRES[kind]
+        return TypeCodec(int, moments.micros, moments.naive, exact=(datetime,))
+    return _CODECS[kind]
 
 
-def _int_wire(bits: int) -> Wire:
+def _int_codec(bits: int) -> TypeCodec:
     low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
     allowed = Annotated[int, msgspec.Meta(ge=low, le=high)]
 
     def pack(value: Any) -> int:
         return int_of(value, low, high)
 
-    return Wire(allowed, pack, plain=int, bounds=(low, high))
+    return TypeCodec(allowed, pack, plain=int, bounds=(low, high))
 
 
-def _decimal_wire(precision: int, scale: int) -> Wire:
+def _decimal_codec(precision: int, scale: int) -> TypeCodec:
     # Digits as text: MessagePack numbers end at 64 bits.
     def pack(value: Any) -> str | None:
         # A Decimal that is no number is Spark's null; a float is of another type, even that which is none.
@@ -99,34 +99,34 @@ def _decimal_wire(precision: int, scale: int) -> Wire:
     def fast(value: Decimal) -> str:
         return str(unscaled_of(value, precision, scale))  # of a NaN a misfit
 
-    return Wire(str, pack, lambda text: decimal_of(int(text), scale), exact=(Decimal,), fast=fast)
+    return TypeCodec(str, pack, lambda text: decimal_of(int(text), scale), exact=(Decimal,), fast=fast)
 
 
-def _nested(wire: Wire, nullable: bool) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+def _nested(codec: TypeCodec, nullable: bool) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     """Both conversions of an element, with None allowed or not."""
 
-    def to_wire(value: Any) -> Any:
-        packed = None if is_missing(value) else wire.to_wire(value)
+    def to_packed(value: Any) -> Any:
+        packed = None if is_missing(value) else codec.to_packed(value)
         if packed is None and not nullable:
             raise MisfitError("no None inside")
         return packed
 
-    return to_wire, _optional(wire.from_wire) if wire.from_wire is not None else _same
+    return to_packed, _optional(codec.from_packed) if codec.from_packed is not None else _same
 
 
-def _elements(wire: Wire, nullable: bool) -> Callable[[Collection[Any]], Any]:
+def _elements(codec: TypeCodec, nullable: bool) -> Callable[[Collection[Any]], Any]:
     """The fast conversion of many elements."""
-    bounds, convert = wire.bounds, wire.fast or wire.to_wire
-    careful, _ = _nested(wire, nullable)
+    bounds, convert = codec.bounds, codec.fast or codec.to_packed
+    careful, _ = _nested(codec, nullable)
 
     def fast(values: Collection[Any]) -> Any:
         kinds = set(map(type, values))
         if len(kinds) == 1:
             (kind,) = kinds
-            if kind is wire.plain:
+            if kind is codec.plain:
                 if bounds is None or (bounds[0] <= min(values) and max(values) <= bounds[1]):
                     return values
-            elif issubclass(kind, wire.exact):
+            elif issubclass(kind, codec.exact):
                 return [convert(value) for value in values]
         return [careful(value) for value in values]
 
@@ -141,32 +141,32 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _list_wire(data_type: pa.DataType, name: str, struct_class: StructClass, moments: LocalMoments) -> Wire:
+def _list_codec(data_type: pa.DataType, name: str, struct_class: StructClass, moments: LocalMoments) -> TypeCodec:
     element = data_type.value_field
-    wire = _wire(element.type, f"{name}[]", struct_class, moments)
-    to_wire, from_wire = _nested(wire, element.nullable)
-    elements = _elements(wire, element.nullable)
+    codec = _type_codec(element.type, f"{name}[]", struct_class, moments)
+    to_packed, from_packed = _nested(codec, element.nullable)
+    elements = _elements(codec, element.nullable)
 
     def pack(value: Any) -> list[Any]:
         if isinstance(value, (np.ndarray, array)):
             value = value.tolist()
         if not isinstance(value, (list, tuple)):
             raise MisfitError(f"a list of {element.type}")
-        return [to_wire(part) for part in value]
+        return [to_packed(part) for part in value]
 
     def unpack(parts: list[Any]) -> list[Any]:
-        return [from_wire(part) for part in parts]
+        return [from_packed(part) for part in parts]
 
-    return Wire(list, pack, None if wire.from_wire is None else unpack, exact=(list,), fast=elements)
+    return TypeCodec(list, pack, None if codec.from_packed is None else unpack, exact=(list,), fast=elements)
 
 
-def _map_wire(data_type: pa.DataType, name: str, struct_class: StructClass, moments: LocalMoments) -> Wire:
+def _map_codec(data_type: pa.DataType, name: str, struct_class: StructClass, moments: LocalMoments) -> TypeCodec:
     key, item = data_type.key_field, data_type.item_field
-    key_wire = _wire(key.type, f"{name} key", struct_class, moments)
-    item_wire = _wire(item.type, f"{name} value", struct_class, moments)
-    key_to, key_from = _nested(key_wire, False)
-    item_to, item_from = _nested(item_wire, item.nullable)
-    keys, items = _elements(key_wire, False), _elements(item_wire, item.nullable)
+    key_codec = _type_codec(key.type, f"{name} key", struct_class, moments)
+    item_codec = _type_codec(item.type, f"{name} value", struct_class, moments)
+    key_to, key_from = _nested(key_codec, False)
+    item_to, item_from = _nested(item_codec, item.nullable)
+    keys, items = _elements(key_codec, False), _elements(item_codec, item.nullable)
 
     def pack(value: Any) -> list[Any]:
         if not isinstance(value, dict):
@@ -180,25 +180,25 @@ def _map_wire(data_type: pa.DataType, name: str, struct_class: StructClass, mome
         return {key_from(one): item_from(part) for one, part in pairs}
 
     # Pairs, not a MessagePack map: keys may be structs.
-    is_plain = key_wire.from_wire is None and item_wire.from_wire is None
-    return Wire(list, pack, dict if is_plain else unpack, exact=(dict,), fast=fast)
+    is_plain = key_codec.from_packed is None and item_codec.from_packed is None
+    return TypeCodec(list, pack, dict if is_plain else unpack, exact=(dict,), fast=fast)
 
 
-def _struct_wire(data_type: pa.DataType, name: str, struct_class: StructClass, moments: LocalMoments) -> Wire:
+def _struct_codec(data_type: pa.DataType, name: str, struct_class: StructClass, moments: LocalMoments) -> TypeCodec:
     fields = [data_type.field(i) for i in range(data_type.num_fields)]
     names = [field.name for field in fields]
-    wires = [_wire(field.type, f"{name}.{field.name}", struct_class, moments) for field in fields]
-    to_wires = [_nested(wire, field.nullable)[0] for wire, field in zip(wires, fields, strict=True)]
+    codecs = [_type_codec(field.type, f"{name}.{field.name}", struct_class, moments) for field in fields]
+    all_to_packed = [_nested(codec, field.nullable)[0] for codec, field in zip(codecs, fields, strict=True)]
 
     def slowly(value: Any) -> list[Any]:
         parts = struct_values(value, names)
-        packed = [to_wire(part) for to_wire, part in zip(to_wires, parts, strict=True)]
+        packed = [to_packed(part) for to_packed, part in zip(all_to_packed, parts, strict=True)]
         plans.learn(parts)
         return packed
 
-    plans = RowPlans(wires, _same, slowly)
-    unpack = compiled_reader(wires, struct_class(names))
-    return Wire(list, slowly, unpack, exact=(tuple, list, dict), fast=plans.convert)
+    plans = RowPlans(codecs, _same, slowly)
+    unpack = compiled_reader(codecs, struct_class(names))
+    return TypeCodec(list, slowly, unpack, exact=(tuple, list, dict), fast=plans.convert)
 
 
-_NESTED = {StoredType.LIST: _list_wire, StoredType.MAP: _map_wire, StoredType.STRUCT: _struct_wire}
+_NESTED = {StoredType.LIST: _list_codec, StoredType.MAP: _map_codec, StoredType.STRUCT: _struct_codec}

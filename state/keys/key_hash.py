@@ -45,10 +45,7 @@ def key_groups(columns: Sequence[pa.Array], max_parallelism: int, rows: int) -> 
     """
     if not columns or max_parallelism == 1:
         return np.zeros(rows, dtype=np.int32)
-    hashes = np.full(rows, _SEED, dtype=_U32)
-    for column in columns:
-        hashes = _hashed(column, hashes)
-    groups = hashes.view(np.int32) % np.int32(max_parallelism)
+    groups = spark_hash(columns) % np.int32(max_parallelism)
     if not is_power_of_two(max_parallelism):
         return groups
     return _reversed(max_parallelism)[groups]

@@ -32,7 +32,6 @@ from ....runtime.catalyst.spark_expressions import class_name, items, with_attri
 from ....runtime.catalyst.spark_plans import analyzed, as_written
 from ....runtime.catalyst.spark_session import empty_frame
 from ....runtime.catalyst.struct_fields import known_again, with_own_fields
-from ....runtime.catalyst.types.arrow_types import arrow_type
 from ....runtime.operators.aggregate.definition import (
     GROUPING_ID,
     AggregateMode,
@@ -46,6 +45,7 @@ from ....runtime.operators.aggregate.operator import AggregateOperator
 from ....runtime.operators.columnar.record_codec import RecordCodec
 from ....state.keys.keys import KeyCodec
 from ...inputs.event_time import EVENT_TIME_MARK, SESSION_MARK, WINDOW_MARK, marks_of, with_marks
+from ...inputs.schemas import column_type
 from .arguments import plan_columns
 from .grouped import grouped_as
 from .partials import PartialColumns
@@ -335,13 +335,7 @@ def checked_output_mode(
 
 
 def _arrow(field: StructField) -> pa.DataType:
-    try:
-        return arrow_type(field.dataType)
-    except PySparkException as error:
-        raise PlanError(
-            f"agg: column {field.name} is of type {field.dataType.simpleString()}, which cannot cross into Python; cast"
-            " it before groupBy"
-        ) from error
+    return column_type(field, "agg", "cast it before groupBy")
 
 
 def _collation(data_type: DataType) -> str | None:

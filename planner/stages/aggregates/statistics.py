@@ -60,21 +60,13 @@ def _together(kind: str) -> Plan:
 def _percentile(call: Call, partials: PartialColumns) -> PlannedResult:
     """Exact percentiles, from all values."""
     function, value, frequency = call.function, call.arguments[0], call.argument_text(2)
-    kind = call.argument_type()
-    if kind.startswith("interval") or not kind.startswith(_NUMBERS):
-        raise PlanError(
-            f"agg: percentiles of {kind} are not supported (column {call.name}); cast its argument",
-            code="MIXEDMODE_NOT_SUPPORTED",
-        )
+    _check_numbers(call)
     if frequency not in ("1", "1L"):
         raise PlanError(
             f"agg: percentile with a frequency is not supported (column {call.name}, {frequency})",
             code="MIXEDMODE_NOT_SUPPORTED",
         )
-    given = function.percentageExpression().eval(None)
-    if given is None:
-        raise PlanError(f"agg: the percentage of {call.name} is null; it must be from 0 to 1")
-    shares = _shares(given)
+    shares = _percentages(call)
     if bool(function.reverse()):
         shares = tuple(1.0 - share for share in shares)
     places = partials.add(ListBuffer, call.partial("collect_list", f"CAST({value} AS DOUBLE)"))
@@ -83,18 +75,11 @@ def _percentile(call: Call, partials: PartialColumns) -> PlannedResult:
 
 def _discrete_percentile(call: Call, partials: PartialColumns) -> PlannedResult:
     """The first value that so many are not greater than; with DESC, not less than."""
-    kind = call.argument_type()
-    if kind.startswith("interval") or not kind.startswith(_NUMBERS):
-        raise PlanError(
-            f"agg: percentiles of {kind} are not supported (column {call.name}); cast its argument",
-            code="MIXEDMODE_NOT_SUPPORTED",
-        )
-    given = call.function.percentageExpression().eval(None)
-    if given is None:
-        raise PlanError(f"agg: the percentage of {call.name} is null; it must be from 0 to 1")
+    _check_numbers(call)
+    shares = _percentages(call)
     places = partials.add(ListBuffer, call.partial("collect_list", f"CAST({call.arguments[0]} AS DOUBLE)"))
     result = "ranked_down" if bool(call.function.reverse()) else "ranked"
-    return PlannedResult(call.name, result, places, (_shares(given), 0.0))
+    return PlannedResult(call.name, result, places, (shares, 0.0))
 
 
 def _approximate_percentile(call: Call, partials: PartialColumns) -> PlannedResult:
@@ -112,6 +97,22 @@ def _approximate_percentile(call: Call, partials: PartialColumns) -> PlannedResu
         )
     places = partials.add(ListBuffer, call.partial("collect_list", call.arguments[0]))
     return PlannedResult(call.name, "ranked", places, (_shares(given), 1.0 / float(accuracy)))
+
+
+def _check_numbers(call: Call) -> None:
+    kind = call.argument_type()
+    if kind.startswith("interval") or not kind.startswith(_NUMBERS):
+        raise PlanError(
+            f"agg: percentiles of {kind} are not supported (column {call.name}); cast its argument",
+            code="MIXEDMODE_NOT_SUPPORTED",
+        )
+
+
+def _percentages(call: Call) -> tuple[float, ...]:
+    given = call.function.percentageExpression().eval(None)
+    if given is None:
+        raise PlanError(f"agg: the percentage of {call.name} is null; it must be from 0 to 1")
+    return _shares(given)
 
 
 def _shares(given: Any) -> tuple[float, ...]:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
-from ....errors import PlanError
 from ....runtime.catalyst.spark_expressions import class_name, tree
 from ....runtime.catalyst.spark_joins import SparkJoin, over_columns, python_type, sql_over
 from ....runtime.catalyst.spark_plans import whole_plans
-from ....runtime.catalyst.types.arrow_types import arrow_schema, arrow_type
+from ....runtime.catalyst.types.arrow_types import arrow_schema
 from ....runtime.operators.contract import KeyedOperator
 from ....runtime.operators.join.columns import LEFT, RIGHT, SIDE_NAMES, TIME_COLUMN, join_key_column, side_column
 from ....runtime.operators.join.definition import How, JoinSide, TimeBounds
@@ -21,7 +19,7 @@ from ....runtime.operators.join.late_rows import late_sides_schema
 from ....runtime.operators.join.operator import JoinOperator
 from ....runtime.spec import Settings
 from ...inputs.event_time import CARRIER
-from ...inputs.schemas import check_key_type
+from ...inputs.schemas import check_key_type, column_type
 from ...inputs.sides import Side, united_sides
 from ..stage import KeyedStage, StageInput
 from .condition import AnalysedSides, JoinCondition
@@ -54,7 +52,8 @@ def plan_join(left: StageInput, right: StageInput, on: Any, how: str | None) -> 
     """
     frames = AnalysedSides.of(left, right)
     for rows in frames.rows:
-        _check_types(rows.schema)
+        for field in rows.schema.fields:
+            column_type(field, "the input of join")
     joined = frames.joined(on, how)
     condition = JoinCondition(frames, SparkJoin.of(joined))
     condition.check()
@@ -230,14 +229,3 @@ class _Plan:
 
 def _attribute_id(node: Any) -> int | None:
     return int(node.exprId().id()) if class_name(node) == "AttributeReference" else None
-
-
-def _check_types(schema: StructType) -> None:
-    for field in schema.fields:
-        try:
-            arrow_type(field.dataType)
-        except PySparkException as error:
-            raise PlanError(
-                f"join: column {field.name} is of type {field.dataType.simpleString()}, which cannot cross into Python;"
-                " cast it before"
-            ) from error

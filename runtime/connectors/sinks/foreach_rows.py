@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....errors import PlanError, UserCodeError
 from ...jvm.user_frames import UserFrames
-from ...jvm.worker_errors import translate
+from ...jvm.worker_errors import raised_in_workers
 from .foreach_batch import ForeachBatchSink
 
 if TYPE_CHECKING:
@@ -45,11 +45,8 @@ class RowByRow:
 
     def __call__(self, rows: DataFrame, number: int) -> None:
         """Have all rows taken, in the partitions of the frame."""
-        try:
+        with raised_in_workers():
             rows.rdd.mapPartitionsWithIndex(PartitionFunction(self._writer, number)).count()
-        except Exception as error:
-            translated = translate(error)
-            raise translated from translated.__cause__
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from ...connectors.staged_form import StagedColumn, StagedForm, columns_of, sour
 from ...connectors.staged_output import SPARK_SCHEMA, partition_values
 from ...connectors.staging import StagedFile, check_staged, epoch_of, staging_folder, writer_number
 from ...connectors.transaction import SinkTransaction
-from ...jvm.worker_errors import translate
+from ...jvm.worker_errors import raised_in_workers
 from ...storage.filesystem import delete_quietly, exists, resolve
 from ...support.failpoints import failpoint
 from ...support.ids import JobId
@@ -188,11 +188,8 @@ def _restaged(job: JobSpec, old: _Old, sources: list[int]) -> tuple[StagedFile, 
 
 def _run(spark: SparkSession, task: RestageTask, files: int) -> list[str]:
     """The reports of the tasks, one for each file."""
-    try:
+    with raised_in_workers():
         rows = mapped_in_arrow(spark.range(0, files, 1, files), task, REPORT_SCHEMA).collect()
-    except Exception as error:
-        translated = translate(error)
-        raise translated from translated.__cause__
     return [bytes(row[0]).decode() for row in rows]
 
 

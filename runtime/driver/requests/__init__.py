@@ -1,1 +1,1 @@
-"""What users ask of a running job from another thread or process, in queues until the run takes it."""
+"""Requests of users to a running job, from another thread or process, in queues until the run takes them."""

@@ -1,1 +1,1 @@
-"""What the driver knows of the sources: offsets, seams, losses."""
+"""The driver's knowledge of the sources: offsets, seams, data loss, files that are to be cleaned."""

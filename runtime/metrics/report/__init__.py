@@ -1,1 +1,1 @@
-"""What a job's runs were, as one page of HTML that needs nothing else."""
+"""The report on a job's runs: one page of HTML that needs nothing else."""

@@ -1,4 +1,4 @@
-"""What is shown of a run at a moment: the bar of its backlog, or the table of its stream."""
+"""Lays out a run for ``mixedmode watch``: the bar of its backlog, or the table of its stream."""
 
 from __future__ import annotations
 

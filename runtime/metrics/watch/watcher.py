@@ -11,7 +11,7 @@ from ..run_records import RunRecord
 from .displays import Display
 
 #: Time between two looks.
-LOOK_S = 0.25
+LOOK_INTERVAL_S = 0.25
 #: What is kept of a run that is watched for weeks.
 _KEPT = 500
 
@@ -21,19 +21,19 @@ class Watcher:
     """Takes events, and shows the newest run that they tell of.
 
     Args:
-        news: what has been told since the last call.
-        face: shows it.
+        new_events: those since the last call.
+        display: shows the run.
         now_ms: the wall clock.
     """
 
-    news: Callable[[], list[RunEvent]]
-    face: Display
+    new_events: Callable[[], list[RunEvent]]
+    display: Display
     now_ms: Callable[[], int] = field(default=lambda: round(time.time() * 1000))
     run: RunRecord | None = None
 
     def look(self) -> RunRecord | None:
         """Take what is new and show it; returns the run, None: there is none yet."""
-        for event in self.news():
+        for event in self.new_events():
             if self.run is None or self.run.run_id != event.run_id:
                 self.run = RunRecord(event.run_id, event.at_ms, event.at_ms)
             self.run.on(event)
@@ -44,12 +44,12 @@ class Watcher:
             if len(stream) > 2 * _KEPT:
                 passes = [epoch for epoch in self.run.epochs if epoch.mode == "backlog"]
                 self.run.epochs[:] = [*passes, *stream[-_KEPT:]]
-            self.face.show(self.run, self.now_ms())
+            self.display.show(self.run, self.now_ms())
         return self.run
 
     def close(self) -> None:
         """Leave what was shown last."""
-        self.face.close(self.run, self.now_ms())
+        self.display.close(self.run, self.now_ms())
 
 
 def watch(
@@ -79,6 +79,6 @@ def watch(
                 return True
             if deadline is not None and time.monotonic() >= deadline:
                 return False
-            wait(LOOK_S)
+            wait(LOOK_INTERVAL_S)
     finally:
         watcher.close()

@@ -1,1 +1,1 @@
-"""What keyed operators share: a shard's rows cut into keys."""
+"""Shared by keyed operators: a shard's rows, cut into keys."""

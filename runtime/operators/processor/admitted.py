@@ -1,4 +1,4 @@
-"""The rows of a shard that a processor gets."""
+"""Drops and counts the late rows of a processor's shard."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How tasks end: the protocol of FLIP-147 as plain state machines, driven by the runtime for every job.  Sans-IO."""
+"""The end of tasks: the protocol of FLIP-147 as plain state machines, driven by the runtime for every job.  Sans-IO."""

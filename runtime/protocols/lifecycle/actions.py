@@ -1,4 +1,4 @@
-"""What a task does next, in order: the outcome of every call of a task's state machine.
+"""The next actions of a task, in order: the outcome of every call of a task's state machine.
 
 Some are work for the runtime (fire timers, finish operators, commit), some are messages that the job's lifecycle
 delivers (:class:`Emit`, :class:`Acknowledge`), and some only tell the story (:class:`Saw`).

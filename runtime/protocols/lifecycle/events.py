@@ -1,4 +1,4 @@
-"""What tasks tell each other, and what they are told about checkpoints.
+"""Events between tasks, and events about checkpoints that tasks get.
 
 Along a channel go, in this order and each at most once: MAX_WATERMARK, EndOfData, EndOfPartition; barriers come in
 between.  EndOfData says that no record follows, EndOfPartition that nothing at all follows.

@@ -1,4 +1,4 @@
-"""How far the operators of a checkpoint had finished, and whether a job may go on from it.
+"""Says which operators of a checkpoint had finished, and whether a job may go on from it.
 
 A job that was changed may put an operator that still runs before one that has finished: the finished one would never
 look at what comes.  Such a job is refused.

@@ -1,4 +1,4 @@
-"""What the state machines of all tasks have in common: snapshots, transactions, the final wait, the end.
+"""The common part of all tasks' state machines: snapshots, transactions, the final wait, the end.
 
 A machine is that of one task, and as well that of any number of subtasks that are always told the same
 (:mod:`.vertex_tasks`): each of them takes the steps that the machine gives.

@@ -1,4 +1,4 @@
-"""What makes values of Spark's expressions, class by class; see :mod:`.translations`."""
+"""Builds the values of Spark's expressions, class by class; see :mod:`.translations`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often the same key comes among rows, judging by some of them."""
+"""Estimates from a sample how often rows have the same key."""
 
 from __future__ import annotations
 

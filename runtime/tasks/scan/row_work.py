@@ -1,4 +1,4 @@
-"""What a stage makes of rows that tasks read without Spark: which columns it needs, and what its operator gets of them.
+"""Prepares rows that tasks read without Spark for a stage: which columns it needs, and what its operator gets of them.
 
 The operator gets what Spark would have made of the rows for it (``KeyedOperator.prepare`` or ``first_pass``), in the
 same columns, so all behind that is the same, the state above all.

@@ -1,4 +1,4 @@
-"""What a shard's task knows of the sorted pass that it belongs to: which shards are done, reports, progress, pauses."""
+"""The sorted pass that a shard's task belongs to: which shards are done, reports, progress, pauses."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class PassPause:
     #: Spark job tag of the jobs that may be cancelled for a pause.
     tag: str
     #: How often a pause was begun.
-    times: Callable[[], int]
+    pauses_begun: Callable[[], int]
     is_wanted: Callable[[], bool]
     #: Returns when no pause is wanted; raises if the run is to end.
     hold: Callable[[], None]

@@ -21,7 +21,7 @@ from ....state.store.compaction import StateRewrite, compact, dead_entries, rewr
 from ....state.store.state_manifest import CompactionKind, StateManifest
 from ...catalyst.types.arrow_functions import mapped_in_arrow
 from ...jvm.worker.worker_tasks import task_begins
-from ...jvm.worker_errors import translate
+from ...jvm.worker_errors import raised_in_workers
 from ...support.failpoints import failpoint
 from ...support.ids import EpochNumber
 from ..report import NO_SHARD, REPORT_COLUMN, REPORT_SCHEMA
@@ -79,10 +79,7 @@ def compact_shards(rows: DataFrame, task: CompactionTask) -> dict[ShardId, State
     Raises:
         CorruptStateError: a file of a shard is not as it was written.
     """
-    try:
+    with raised_in_workers():
         reports = mapped_in_arrow(rows, task, REPORT_SCHEMA).collect()
-    except Exception as error:
-        translated = translate(error)
-        raise translated from translated.__cause__
     bodies = [json.loads(bytes(report[0])) for report in reports]
     return {body["shard"]: StateManifest.from_json(body["lineage"]) for body in bodies}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mixedmode.runtime.handle.status import QueryStatus
+from mixedmode.runtime.handle.monitoring import QueryStatus
 
 
 def test_a_status_in_a_cell_is_a_table_with_a_bar() -> None:

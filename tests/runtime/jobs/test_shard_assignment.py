@@ -6,7 +6,7 @@ from collections import Counter
 
 from hypothesis import example, given
 from hypothesis import strategies as st
-from mixedmode.runtime.jobs.shard_assignment import assign_shards
+from mixedmode.runtime.jobs.shard_placement import assign_shards
 
 NAMES = st.sampled_from("abcde")
 

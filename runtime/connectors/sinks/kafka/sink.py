@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from .....errors import CheckpointError, OptionError, PlanError
 from ....catalyst.columns import column_fold, quoted
 from ....catalyst.types.arrow_functions import mapped_in_arrow
-from ....jvm.worker_errors import translate
+from ....jvm.worker_errors import raised_in_workers
 from ....storage.filesystem import exists, read_bytes, write_atomically
 from ....support.failpoints import failpoint
 from ....support.ids import NO_JOB, JobId
@@ -186,11 +186,8 @@ class KafkaSink(PerCheckpointSink):
         task = replace(self._task(transaction.unique), known=self._sent_before(lanes, patience))
         patience.pause(0)
         sending = self._chosen(task, transaction, lanes) if self._must_choose(transaction) else self._all(task, lanes)
-        try:
+        with raised_in_workers():
             sending.collect()
-        except Exception as error:
-            translated = translate(error)
-            raise translated from translated.__cause__
 
     def _send_here(self, token: str, lane: SendLane, patience: Patience) -> None:
         before, task = self._sender, self._task(token)
@@ -268,8 +265,5 @@ def _check_workers(spark: SparkSession) -> None:
         check_client()
         yield from batches
 
-    try:
+    with raised_in_workers():
         mapped_in_arrow(spark.range(0, 1, 1, 1), look, "id bigint").collect()
-    except Exception as error:
-        translated = translate(error)
-        raise translated from translated.__cause__

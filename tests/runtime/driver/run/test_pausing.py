@@ -83,5 +83,5 @@ def test_left_marker_holds_back_no_shard(is_there: bool) -> None:
         given.append(task.sorted_pass.pause)
         return []
 
-    assert collector.completed([0, 1], cast(Any, _Task()), run, pause) == []
+    assert collector.collect_reports([0, 1], cast(Any, _Task()), run, pause) == []
     assert given == [None if is_there else marker]

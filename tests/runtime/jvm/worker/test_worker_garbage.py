@@ -7,7 +7,7 @@ import sys
 
 _TASKS = """
 import gc
-from mixedmode.runtime.jvm.worker.worker_garbage import spare_what_is_loaded
+from mixedmode.runtime.jvm.worker.worker_tasks import spare_what_is_loaded
 
 class Ring:
     def __init__(self):

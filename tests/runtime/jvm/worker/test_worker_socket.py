@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from mixedmode.runtime.jvm.worker.worker_socket import acknowledge_at_once
+from mixedmode.runtime.jvm.worker.worker_tasks import acknowledge_at_once
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="only Linux has the option")
 
@@ -43,7 +43,7 @@ def test_connections_acknowledge_at_once(connected: tuple[socket.socket, socket.
 #: In a process of its own, where no other thread opens or closes anything meanwhile.
 _DESCRIPTORS = """
 import os, socket
-from mixedmode.runtime.jvm.worker.worker_socket import acknowledge_at_once
+from mixedmode.runtime.jvm.worker.worker_tasks import acknowledge_at_once
 
 listener = socket.create_server(("127.0.0.1", 0))
 one = socket.create_connection(listener.getsockname())

@@ -18,7 +18,7 @@ from mixedmode.runtime.operators.join.definition import Sizes, TimeBounds
 from mixedmode.runtime.operators.join.output import JoinOutput
 from mixedmode.runtime.operators.join.state.chunks import ChunkStore
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
-from mixedmode.runtime.tasks.state.join_scan import JoinScan
+from mixedmode.runtime.tasks.state.variable_scans import JoinScan
 from mixedmode.state.backend.reader import ShardView
 from mixedmode.state.keys.keys import KeyCodec
 from pyspark.sql.types import StructType
