@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
+from pyspark.sql.types import BooleanType, DateType, NumericType, TimestampNTZType, TimestampType
 
 from ..catalyst.spark_session import empty_frame
 from ..catalyst.types.arrow_types import arrow_schema
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from ..operators.contract import EpochSpec
 
 logger = logging.getLogger(__name__)
+
+#: Spark compiles code to select columns, in each epoch; so many further ones that are a number each cost less.
+_FURTHER_COLUMNS, _SMALL_TYPES = 8, (NumericType, BooleanType, DateType, TimestampType, TimestampNTZType)
 
 
 class FewPartials:
@@ -45,13 +50,13 @@ class FewPartials:
         logger.info("from now on Spark aggregates the rows of stage %s: %s", self._operator.uid, why)
         self._given_up = True
 
-    def of(self, session: SparkSession, frame: DataFrame, epoch: EpochSpec) -> FewPartialRows | None:
+    def of(self, frame: DataFrame, epoch: EpochSpec, session: Callable[[], SparkSession]) -> FewPartialRows | None:
         """What computes them of a frame; None: Spark does.
 
         Args:
-            session: the session that the job is planned in.
             frame: the input.
             epoch: what the task must know.
+            session: gives the session that the job is planned in; asked once for each shape of input.
         """
         if self._given_up:
             return None
@@ -60,7 +65,7 @@ class FewPartials:
             if known is schema or known == schema:
                 return found
         try:
-            found = self._recognised(session, schema, epoch)
+            found = self._recognised(session(), schema, epoch)
         except (NotTakenError, AnalysisException) as error:  # the latter: the user's session knows what ours does not
             why = str(error).partition("\n")[0]
             logger.info("Spark aggregates the rows of stage %s also where they are few: %s", self._operator.uid, why)
@@ -81,4 +86,18 @@ class FewPartials:
             raise NotTakenError("no column is asked for")
         types = {field.name: field.type for field in operator.key_schema}
         made = pa.schema([pa.field(one.name, types.get(one.name, one.type)) for one in own])
-        return FewPartialRows.of_partials(hashed, self._max_parallelism, operator.order_in(epoch), partials, made)
+        names, order = _handed_over(schema, {column.name for column in partials.scan.columns}), operator.order_in(epoch)
+        return FewPartialRows.of_partials(hashed, self._max_parallelism, order, names, partials, made)
+
+
+def _handed_over(schema: StructType, asked: set[str]) -> tuple[str, ...]:
+    """The columns that the task gets: all, if that costs less than to have Spark select some of them.
+
+    Args:
+        schema: the columns that there are.
+        asked: those that are asked for.
+    """
+    others = [field.dataType for field in schema.fields if field.name not in asked]
+    if len(others) <= _FURTHER_COLUMNS and all(isinstance(one, _SMALL_TYPES) for one in others):
+        return tuple(schema.names)
+    return tuple(name for name in schema.names if name in asked)

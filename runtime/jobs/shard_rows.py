@@ -80,40 +80,40 @@ class ShardRows:
         return self._sorted(with_key_group(prepared, self.operator, self.max_parallelism), order)
 
     def one_task(
-        self, session: SparkSession, rows: DataFrame, task: ShardTask, are_few: Callable[[], bool]
+        self, rows: DataFrame, task: ShardTask, are_few: Callable[[], bool], session: Callable[[], SparkSession]
     ) -> ShardTask:
         """The task that works on all shards, and prepares and sorts their rows itself if it can.
 
         Args:
-            session: the session that its job is planned in.
             rows: the input.
             task: works on the rows of each shard.
             are_few: whether the rows are known to be so few that they may come as they are, or those of the epoch
                 before were; asked if it matters.
+            session: gives the session that the job is planned in.
         """
         whole = replace(task, in_one=True)
         if task.sort is None or task.epoch.style != "random":
             return whole
-        few = self.few_in_task(session, rows, task.epoch, are_few)
+        few = self.few_in_task(rows, task.epoch, are_few, session)
         return whole if few is None else replace(whole, few_rows=few, sort=replace(task.sort, then=few.order))
 
     def few_in_task(
-        self, session: SparkSession, rows: DataFrame, epoch: EpochSpec, are_few: Callable[[], bool]
+        self, rows: DataFrame, epoch: EpochSpec, are_few: Callable[[], bool], session: Callable[[], SparkSession]
     ) -> FewRows | None:
         """What prepares the rows of a small epoch of the stream in their one task; None: Spark does.
 
         Args:
-            session: the session that the task's job is planned in.
             rows: the input.
             epoch: what the task must know.
             are_few: see :meth:`one_task`.
+            session: see :meth:`one_task`.
         """
         operator = self.operator
         few: FewRows | None = None
         if isinstance(operator, DedupOperator) and are_few():
             few = operator.few_rows(rows.columns, epoch, self.max_parallelism)
         elif self.few_partials is not None and are_few():
-            few = self.few_partials.of(session, rows, epoch)
+            few = self.few_partials.of(rows, epoch, session)
         if few is not None:
             return few
         hashed = hashed_columns(operator.key_columns, operator.key_schema, operator.key_group_places)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.errors import AnalysisException
@@ -117,9 +118,7 @@ class StageJobs:
                 yield job
         if own_session and not without and not in_place and placement is None and self._fits_one_task(frame, task):
             one = self._in_one = self._in_one or InOneTask(self.spark)
-            whole = self.shard_rows.one_task(
-                one.session, frame, task, lambda: self._rows is not None or is_small(frame)
-            )
+            whole = self.shard_rows.one_task(frame, task, partial(self._are_few, frame), lambda: one.session)
             once = self._planned_once(one, frame, whole, lambda rows: self.shard_rows.in_one_task(rows, whole))
             if once is not None:
                 yield once
@@ -229,6 +228,10 @@ class StageJobs:
         if task.epoch.style == "sorted":
             return task.runs is None and is_small(frame)
         return self.has_few(frame)
+
+    def _are_few(self, frame: DataFrame) -> bool:
+        """Whether an epoch's rows are known to be few, or those of the epoch before were, so that it has one task."""
+        return self._rows is not None or is_small(frame)
 
     def has_few(self, frame: DataFrame) -> bool:
         """Whether an epoch of the stream has rows in one partition, and no more than one task should work on."""

@@ -51,6 +51,7 @@ class PreparedPhysicalPlan:
         parameters: by name the array whose only element is a number that is the same for all rows.
         functions: the nodes that run functions, from below.
         ends_in_function: whether the last one of them is the plan itself.
+        is_one_function: whether the plan is a function of the rows as they come, and nothing else.
         others: a Scala map that is filled anew each time: what takes the place of nodes.
         collector: collects rows without a frame; None: it cannot be had.
     """
@@ -64,6 +65,7 @@ class PreparedPhysicalPlan:
     parameters: Mapping[str, Any]
     functions: tuple[ArrowNode, ...]
     ends_in_function: bool
+    is_one_function: bool
     others: Any
     collector: RowCollector | None
 
@@ -125,6 +127,7 @@ class PreparedPhysicalPlan:
             arrows = [node for node in nodes if class_name(node) == _ARROW_NODE]
             functions = tuple(ArrowNode.of(node, kind) for node, kind in zip(arrows, returns, strict=True))
             result = java_session(spark).parseDataType(made.schema.json())
+            ends_in_function = bool(functions) and functions[-1].node.equals(top)
             template = cls(
                 spark,
                 result,
@@ -134,7 +137,8 @@ class PreparedPhysicalPlan:
                 members(bottom),
                 numbers,
                 functions,
-                bool(functions) and functions[-1].node.equals(top),
+                ends_in_function,
+                ends_in_function and functions[-1].members[2].equals(bottom),
                 java_class(spark, "scala.collection.mutable.HashMap")(),
                 RowCollector.of(spark),
             )
@@ -176,6 +180,8 @@ class PreparedPhysicalPlan:
         for name, array in self.parameters.items():
             array.setLong(0, parameters[name])
         leaf = self.leaf.copy(self.leaf_members[0], self._rdd(rows), *self.leaf_members[2:])
+        if self.is_one_function and functions[-1] is not None:
+            return self.functions[-1].over(self.spark, leaf, functions[-1])
         self.others.update(self.leaf, leaf)
         nodes = list(zip(self.functions, functions, strict=True))
         # The topmost node needs no map to be found.

@@ -35,12 +35,14 @@ class FewPartialRows(FewRows):
     """A row for each key.
 
     Args:
-        names: the columns of the input that are asked for, in order.
+        names: the columns of the input that the task gets, in order.
+        places: for each column that is read its place among these.
         partials: the pickled :class:`~...scan.partial_scans.PartialScan`: unpickled once per process.
         schema: the prepared columns.
     """
 
     names: tuple[str, ...]
+    places: tuple[int, ...]
     partials: bytes
     schema: pa.Schema
 
@@ -50,6 +52,7 @@ class FewPartialRows(FewRows):
         group_columns: tuple[tuple[str, pa.DataType], ...],
         max_parallelism: int,
         order: tuple[str, ...],
+        names: tuple[str, ...],
         partials: PartialScan,
         schema: pa.Schema,
     ) -> FewPartialRows:
@@ -59,15 +62,16 @@ class FewPartialRows(FewRows):
             group_columns: as of the class.
             max_parallelism: as of the class.
             order: as of the class.
-            partials: the aggregates; what they read are columns of the input.
+            names: as of the class.
+            partials: the aggregates; what they read is among these columns.
             schema: the prepared columns.
         """
-        names = tuple(column.name for column in partials.scan.columns)
         return cls(
             group_columns=group_columns,
             max_parallelism=max_parallelism,
             order=order,
             names=names,
+            places=tuple(names.index(column.name) for column in partials.scan.columns),
             partials=pickle.dumps(partials),
             schema=schema,
         )
@@ -91,10 +95,10 @@ class FewPartialRows(FewRows):
 
     def _aggregated(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
         partials = _unpickled(self.partials)
-        types = [column.type for column in partials.scan.columns]
-        columns = [typed(unchunked(column), data_type) for column, data_type in zip(rows.columns, types, strict=True)]
+        wanted = zip(self.places, partials.scan.columns, strict=True)
+        columns = {column.name: typed(unchunked(rows.column(place)), column.type) for place, column in wanted}
         try:
-            for table in partials.computed_of(pa.Table.from_arrays(columns, names=list(self.names))):
+            for table in partials.computed_of(pa.table(columns)):
                 keys = [key.name for key in partials.keys]
                 yield self._prepared(partials, aggregated(keyed(partials, table), keys, partials.calls, Sums()))
         except pa.ArrowException as error:  # what Arrow cannot hold or knows nothing of may be nothing to Spark

@@ -73,8 +73,8 @@ JOBS = {
     ),
     "extremes of fractions": ("t", "min(x); max(x); min(f); max(f)"),
     "large numbers": ("b", "sum(big); max(big); avg(big)"),
-    "several keys": ("k, t, b, day", "sum(x); max(n)"),
-    "computed keys": ("upper(t), k + 1", "sum(x * 2); sum(n + 1L)"),
+    "several keys": ("k; t; b; day", "sum(x); max(n)"),
+    "computed keys": ("coalesce(t, 'none'); k + 1", "sum(x * 2); sum(n + 1L)"),
     "windows": ("window(ts, '7 minutes'); k", "count(1); sum(x); max(n)"),
     "windows that begin later": ("window(ts, '7 minutes', '7 minutes', '90 seconds')", "sum(x); min(t)"),
 }
@@ -103,14 +103,14 @@ def session(request: Any, spark: SparkSession) -> SparkSession:
 def planned(session: SparkSession, keys: str, aggregates: str, **options: Any) -> AggregateOperator:
     """The operator of a job over rows of ``COLUMNS``."""
     empty = session.createDataFrame([], DDL)
-    columns = [F.expr(key) for key in keys.split("; " if "window" in keys else ", ")]
+    columns = [F.expr(key) for key in keys.split("; ")]
     given = {"event_time": "ts", "output_mode": "update", "uid": "agg", **options}
     return plan_aggregate(empty, columns, [F.expr(one) for one in aggregates.split("; ")], **given)
 
 
 def few_of(session: SparkSession, operator: AggregateOperator) -> FewPartialRows | None:
     """What aggregates few rows of an operator in the task."""
-    return FewPartials(operator, MAX_PARALLELISM).of(session, session.createDataFrame([], DDL), SPEC)
+    return FewPartials(operator, MAX_PARALLELISM).of(session.createDataFrame([], DDL), SPEC, lambda: session)
 
 
 def by_task(few: FewPartialRows, operator: AggregateOperator, rows: pa.Table, size: int = 5) -> pa.Table:

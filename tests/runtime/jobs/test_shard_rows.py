@@ -46,7 +46,7 @@ def test_few_rows_come_from_the_task_as_from_spark(rows: DataFrame, job: Any, ke
     made = plan_aggregate(frame, columns, [F.count("*"), F.max("n")], event_time="ts", output_mode="update", uid="agg")
     running: Job = job(made)
     expected = running._prepared(frame, SPEC)
-    few = ShardRows(made, MAX_PARALLELISM).few_in_task(frame, SPEC, lambda: True)
+    few = ShardRows(made, MAX_PARALLELISM).few_in_task(frame, SPEC, lambda: True, lambda: frame.sparkSession)
     assert few is not None and few.input_columns is None
     plan = SortPlan((KEY_GROUP_COLUMN, *made.key_columns), few.order, 1 << 24, None)
     batches = iter(made.prepare(frame, SPEC).coalesce(1).toArrow().to_batches(max_chunksize=4))
@@ -62,7 +62,9 @@ def test_keys_that_only_spark_hashes_are_left_to_it(rows: DataFrame) -> None:
     frame = rows.selectExpr("n / 2 AS f", "CAST(n AS DECIMAL(30, 2)) AS long", "n")
     for key in ("f", "long"):
         made = plan_aggregate(frame, [key], [F.count("*")], event_time=None, output_mode="update", uid="agg")
-        assert ShardRows(made, MAX_PARALLELISM).few_in_task(frame, SPEC, lambda: True) is None
+        assert (
+            ShardRows(made, MAX_PARALLELISM).few_in_task(frame, SPEC, lambda: True, lambda: frame.sparkSession) is None
+        )
 
 
 def test_rows_of_a_deduplication_come_as_they_are_only_if_they_are_few(rows: DataFrame) -> None:
@@ -71,6 +73,11 @@ def test_rows_of_a_deduplication_come_as_they_are_only_if_they_are_few(rows: Dat
     made = described._stage.build("d", "append", Settings())  # type: ignore[union-attr]
     arranged = ShardRows(made, MAX_PARALLELISM)
     for are_few in (True, False):
-        few = arranged.few_in_task(rows.select("n", "t"), SPEC, lambda are_few=are_few: are_few)  # type: ignore[misc]
+        few = arranged.few_in_task(
+            rows.select("n", "t"),
+            SPEC,
+            lambda are_few=are_few: are_few,  # type: ignore[misc]
+            lambda: rows.sparkSession,
+        )
         assert few is not None
         assert few.input_columns == (("n", "t") if are_few else None)

@@ -77,7 +77,9 @@ def test_left_marker_holds_back_no_shard(is_there: bool) -> None:
     pause = PassPause(cast(Any, marker), "tag", lambda: 0, lambda: False, lambda: None)
     context = SimpleNamespace(addJobTag=lambda tag: None, removeJobTag=lambda tag: None)
     spark = cast(Any, SimpleNamespace(sparkContext=context))
-    collector = ReportCollector(spark, None, observes=False, has_transform=False, note_misplaced=print)
+    collector = ReportCollector(
+        spark, None, observes=False, has_transform=False, note_misplaced=print, note_not_prepared=print
+    )
 
     def run(task: Any) -> list[Any]:
         given.append(task.sorted_pass.pause)

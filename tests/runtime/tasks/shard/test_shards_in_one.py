@@ -227,6 +227,9 @@ class Jobs:
     def note_misplaced(self, error: BaseException) -> None:
         raise error
 
+    def note_not_prepared(self, refusal: Any) -> None:
+        raise AssertionError(refusal.why)
+
 
 @pytest.mark.parametrize("style", ["random", "sorted"])
 def test_the_rows_of_an_epoch_of_the_stream_are_noted(style: Any) -> None:
