@@ -1,4 +1,7 @@
-"""Numbers and names that are not to be mixed up with others: what takes one takes no plain ``int`` or ``str``."""
+"""Numbers and names that are not to be mixed up with others: what takes one takes no plain ``int`` or ``str``.
+
+That of a shard, which state knows too, is in ``state/keys/keygroups.py``.
+"""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class UserChannel:
         processor: str,
         takes_events: bool,
         restored: StoredEvents | None,
-        latest: int,
+        latest: CheckpointId,
         wake: Callable[[], None],
     ) -> None:
         self.shards = shards
@@ -86,7 +86,7 @@ class UserChannel:
             for shard in all_shards(self.shards) if self._latest else ():
                 self._call("subtaskReset", shard, self._latest)
 
-    def redeal(self, before: Sequence[KeyGroupRange], after: Sequence[KeyGroupRange], latest: int) -> None:
+    def redeal(self, before: Sequence[KeyGroupRange], after: Sequence[KeyGroupRange], latest: CheckpointId) -> None:
         """The shards have been dealt anew, between two epochs and two checkpoints; the coordinator goes on.
 
         Args:
@@ -109,7 +109,7 @@ class UserChannel:
                 self._call("subtaskReset", shard, latest)
 
     def _made_channel(
-        self, shards: int, parts: Sequence[SubtaskSnapshot[StoredEvent]], latest: int
+        self, shards: int, parts: Sequence[SubtaskSnapshot[StoredEvent]], latest: CheckpointId
     ) -> Channel[StoredEvent]:
         return Channel(shards, lambda shard, event: self._arrived.append((shard, event.text)), parts, latest, failpoint)
 

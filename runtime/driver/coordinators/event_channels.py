@@ -57,7 +57,7 @@ class JobEvents:
         for user in self.users.values():
             user.open()
 
-    def redeal(self, stage: StageState, before: Sequence[KeyGroupRange], latest: int) -> None:
+    def redeal(self, stage: StageState, before: Sequence[KeyGroupRange], latest: CheckpointId) -> None:
         """A stage's shards have been dealt anew, between two epochs: what waits for them goes along.
 
         Args:

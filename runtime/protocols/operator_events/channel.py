@@ -13,7 +13,7 @@ from typing import Generic
 
 from ....errors import CheckpointError
 from ....state.keys.keygroups import ShardId, all_shards
-from ...support.ids import CheckpointId
+from ...support.ids import NO_CHECKPOINT, CheckpointId
 from .coordinator_holder import (
     Action,
     CloseGateway,
@@ -43,7 +43,7 @@ class Channel(Generic[T]):
         shards: int,
         receive: Callable[[ShardId, T], None],
         restored: Sequence[SubtaskSnapshot[T]] = (),
-        latest: int = 0,
+        latest: CheckpointId = NO_CHECKPOINT,
         reached: Callable[[str], None] = lambda step: None,
     ) -> None:
         self._reached = reached

@@ -22,7 +22,7 @@ from typing import Generic
 
 from ....errors import CheckpointError, OperatorEventError
 from ....state.keys.keygroups import ShardId, all_shards
-from ...support.ids import CheckpointId
+from ...support.ids import NO_CHECKPOINT, CheckpointId
 from .gateway import Closed, SubtaskGateways, T
 
 logger = logging.getLogger(__name__)
@@ -91,7 +91,9 @@ class CoordinatorHolder(Generic[T]):
         latest: the checkpoint that the job goes on from; 0: none.
     """
 
-    def __init__(self, shards: int, transmit: Callable[[ShardId, T], None], latest: int = 0) -> None:
+    def __init__(
+        self, shards: int, transmit: Callable[[ShardId, T], None], latest: CheckpointId = NO_CHECKPOINT
+    ) -> None:
         self._latest = latest
         self.gateways = SubtaskGateways(shards, transmit, latest)
         self._running = set(all_shards(shards))
@@ -111,7 +113,7 @@ class CoordinatorHolder(Generic[T]):
         self.gateways[shard].send(event)
 
     @property
-    def latest(self) -> int:
+    def latest(self) -> CheckpointId:
         """The newest checkpoint that has begun."""
         return self._latest
 

@@ -23,7 +23,7 @@ from typing import Generic, TypeVar
 
 from ....errors import CheckpointError
 from ....state.keys.keygroups import ShardId, all_shards
-from ...support.ids import CheckpointId
+from ...support.ids import NO_CHECKPOINT, CheckpointId
 
 T = TypeVar("T")
 
@@ -36,10 +36,10 @@ class Gateway(Generic[T]):
         latest: the newest checkpoint that has been attempted so far; 0: none.
     """
 
-    def __init__(self, transmit: Callable[[T], None], latest: int = 0) -> None:
+    def __init__(self, transmit: Callable[[T], None], latest: CheckpointId = NO_CHECKPOINT) -> None:
         self._transmit = transmit
         #: Events kept under each closed checkpoint.  Invariant: ascending.
-        self._kept: dict[int, list[T]] = {}
+        self._kept: dict[CheckpointId, list[T]] = {}
         self.latest = latest
 
     @property
@@ -91,7 +91,7 @@ class SubtaskGateway(Gateway[T]):
     gateway without the mark does not close.
     """
 
-    def __init__(self, transmit: Callable[[T], None], latest: int = 0) -> None:
+    def __init__(self, transmit: Callable[[T], None], latest: CheckpointId = NO_CHECKPOINT) -> None:
         super().__init__(transmit, latest)
         self._marked: int | None = None
 
@@ -127,13 +127,13 @@ class SubtaskGateways(Generic[T]):
         latest: the newest checkpoint that has been attempted so far; 0: none.
     """
 
-    def __init__(self, shards: int, transmit: Callable[[ShardId, T], None], latest: int) -> None:
+    def __init__(self, shards: int, transmit: Callable[[ShardId, T], None], latest: CheckpointId) -> None:
         self._transmit = transmit
         self._of_shards: dict[ShardId, SubtaskGateway[T]] = {}
         for shard in all_shards(shards):
             self.rebuild(shard, latest)
 
-    def rebuild(self, shard: ShardId, latest: int) -> None:
+    def rebuild(self, shard: ShardId, latest: CheckpointId) -> None:
         """A new gateway to a subtask; what its old one kept is dropped."""
         self._of_shards[shard] = SubtaskGateway(lambda event: self._transmit(shard, event), latest)
 

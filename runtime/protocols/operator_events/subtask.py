@@ -14,6 +14,7 @@ from typing import Generic
 
 from ....errors import CheckpointError
 from ....state.keys.keygroups import ShardId
+from ...support.ids import NO_CHECKPOINT, CheckpointId
 from .gateway import CoordinatorGateway, T
 
 
@@ -42,7 +43,7 @@ class SubtaskEnd(Generic[T]):
         shard: ShardId,
         to_coordinator: Callable[[ShardId, T], None],
         restored: SubtaskSnapshot[T] | None = None,
-        latest: int = 0,
+        latest: CheckpointId = NO_CHECKPOINT,
     ) -> None:
         self.shard = shard
         self._inbox: list[T] = []

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from mixedmode.errors import CorruptStateError, UserCodeError
 from mixedmode.runtime.jvm import user_frames
-from mixedmode.runtime.jvm.worker_errors import translate
+from mixedmode.runtime.jvm.worker_errors import raised_in_workers, translate
 
 JAVA = (
     "\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:1097)\n"
@@ -61,3 +62,15 @@ def test_an_error_in_libraries_or_in_java_stays_as_it_is() -> None:
     )
     for error in (spark_error(*frames, "OSError: disk"), RuntimeError(f"java.lang.Oops\n{JAVA}")):
         assert translate(error) is error
+
+
+def test_what_a_worker_raised_is_raised_instead_of_sparks_error() -> None:
+    """Spark's is its context, which Python does not print; an error of Java's is raised as it is, with its cause."""
+    of_spark = spark_error("mixedmode.errors.CorruptStateError: state file x is missing")
+    with pytest.raises(CorruptStateError, match="state file x is missing") as found, raised_in_workers():
+        raise of_spark
+    assert found.value.__context__ is of_spark and found.value.__cause__ is None
+    of_java, cause = RuntimeError("java.lang.Oops"), OSError("disk")
+    with pytest.raises(RuntimeError) as left, raised_in_workers():
+        raise of_java from cause
+    assert left.value is of_java and of_java.__cause__ is cause
