@@ -15,6 +15,7 @@ from ..operators.columnar.few_rows import FewRows, hashed_columns
 from ..operators.contract import EpochSpec, KeyedOperator
 from ..operators.dedup.operator import DedupOperator
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
+from ..tasks.report import PreparationRefusal
 from ..tasks.shard.shard_task import ShardTask
 from .few_partials import FewPartials
 from .shard_placement import ShardPlacement
@@ -118,6 +119,11 @@ class ShardRows:
             return few
         hashed = hashed_columns(operator.key_columns, operator.key_schema, operator.key_group_places)
         return None if hashed is None else FewRows(hashed, self.max_parallelism, operator.order_in(epoch))
+
+    def note_not_prepared(self, refusal: PreparationRefusal) -> None:
+        """A task has left the few rows of an epoch to Spark; ``refusal``: why."""
+        if refusal.lasts and self.few_partials is not None:
+            self.few_partials.give_up(refusal.why)
 
     def beside_placement(self, placement: ShardPlacement, rows: DataFrame, task: ShardTask) -> DataFrame:
         """As :meth:`in_shards`, where the shards' local copies are.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.errors import AnalysisException
@@ -15,7 +14,7 @@ from ..catalyst.small_inputs import is_small
 from ..catalyst.types.arrow_functions import mapped_in_arrow
 from ..operators.contract import KeyedOperator
 from ..operators.emission_watermark import emitted_schema
-from ..tasks.report import REPORT_SCHEMA, PreparationRefusal
+from ..tasks.report import REPORT_SCHEMA
 from ..tasks.shard.condition_task import ConditionTask
 from ..tasks.shard.publish_task import ArrowFunction, PublishTask, as_mapped, projected, published
 from ..tasks.shard.shard_routing import ShardRouting
@@ -118,7 +117,9 @@ class StageJobs:
                 yield job
         if own_session and not without and not in_place and placement is None and self._fits_one_task(frame, task):
             one = self._in_one = self._in_one or InOneTask(self.spark)
-            whole = self.shard_rows.one_task(frame, task, partial(self._are_few, frame), lambda: one.session)
+            whole = self.shard_rows.one_task(
+                frame, task, lambda: self._rows is not None or is_small(frame), lambda: one.session
+            )
             once = self._planned_once(one, frame, whole, lambda rows: self.shard_rows.in_one_task(rows, whole))
             if once is not None:
                 yield once
@@ -229,10 +230,6 @@ class StageJobs:
             return task.runs is None and is_small(frame)
         return self.has_few(frame)
 
-    def _are_few(self, frame: DataFrame) -> bool:
-        """Whether an epoch's rows are known to be few, or those of the epoch before were, so that it has one task."""
-        return self._rows is not None or is_small(frame)
-
     def has_few(self, frame: DataFrame) -> bool:
         """Whether an epoch of the stream has rows in one partition, and no more than one task should work on."""
         return not self._misplaced and InOneTask.is_of_use(self._rows) and partitions_of(frame) == 1
@@ -251,11 +248,6 @@ class StageJobs:
         """From now on rows are moved to their shards by what decides the shard; ``error``: why."""
         logger.warning("from now on rows are moved to their shards by a shuffle of their own: %s", error)
         self._misplaced = True
-
-    def note_not_prepared(self, refusal: PreparationRefusal) -> None:
-        """A task has left the few rows of an epoch to Spark; ``refusal``: why."""
-        if refusal.lasts and self.shard_rows.few_partials is not None:
-            self.shard_rows.few_partials.give_up(refusal.why)
 
     def _planned_once(
         self, way: ShardRouting, frame: DataFrame, task: ShardTask, make: Callable[[DataFrame], DataFrame]

@@ -214,6 +214,7 @@ class Jobs:
     """
 
     hands_on = None
+    shard_rows = ShardRows(cast(Any, None), 16)
 
     def __init__(self, *reports: ShardReport) -> None:
         self.reports, self.noted = reports, list[int]()
@@ -226,9 +227,6 @@ class Jobs:
 
     def note_misplaced(self, error: BaseException) -> None:
         raise error
-
-    def note_not_prepared(self, refusal: Any) -> None:
-        raise AssertionError(refusal.why)
 
 
 @pytest.mark.parametrize("style", ["random", "sorted"])
