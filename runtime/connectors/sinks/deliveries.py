@@ -86,6 +86,11 @@ class Deliveries:
             facts.append(f"{self.order_column} is greater in a later row of a key")
         return "; ".join(facts)
 
+    def is_as_staged(self, epochs: Collection[int]) -> bool:
+        """True if a delivery of epochs has all staged rows, and nothing else."""
+        replaces = self.key is not None and len(epochs) > 1  # one epoch has one row per key
+        return not replaces and self.whole is None and self.order_column is None and self.known is None
+
     def rows(self, staged: DataFrame, epochs: Collection[int], places: tuple[str, str] | None = None) -> DataFrame:
         """The rows of a delivery.
 

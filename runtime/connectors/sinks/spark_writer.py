@@ -30,6 +30,7 @@ from ...spark_io.connector_packages import package_hint
 from ...spark_io.spark_formats import data_source
 from ...support.failpoints import failpoint
 from ...support.ids import JobId
+from ..staging import epoch_of
 from ..staging_folder import StagingFolder
 from ..transaction import first_ordinal
 from .base import Guarantee
@@ -42,6 +43,7 @@ from .file_formats import (
     file_format,
 )
 from .formats import format_of
+from .kafka.few_messages import few_messages
 from .kafka.messages import FORMAT as KAFKA
 from .kafka.messages import check_messages, topic_of
 from .lake_checks import check_lake
@@ -205,6 +207,16 @@ class SparkWriterSink(DeliverySink):
             assert self.replacement is not None, "it is due"
             failpoint("sink-before-replaced")
             self.replacement.done()
+
+    def hand_over_transaction(self, transaction: SinkTransaction) -> None:
+        epochs = {epoch_of(file.name) for file in transaction.files}
+        few = None
+        if self._is_kafka and self._spark is not None and self.deliveries.is_as_staged(epochs):
+            few = few_messages(self._spark, self.staging, self.staged_schema, transaction.files)
+        if few is None:
+            super().hand_over_transaction(transaction)
+        else:
+            self.hand_over(few, transaction)
 
     def hand_over(self, rows: DataFrame, transaction: SinkTransaction) -> None:
         if self._spark is not None:

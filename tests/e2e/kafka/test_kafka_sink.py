@@ -14,9 +14,10 @@ from kafka_broker import Broker
 from mixedmode.errors import CheckpointError
 from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
 from mixedmode.runtime.connectors.sinks import kafka as kafka_sinks
-from mixedmode.runtime.connectors.sinks.kafka import send_lanes
+from mixedmode.runtime.connectors.sinks.kafka import few_messages, send_lanes
 from mixedmode.runtime.connectors.sinks.kafka import sink as sink_module
 from mixedmode.runtime.connectors.sinks.kafka.sink import KafkaSink
+from mixedmode.runtime.connectors.sinks.spark_writer import SparkWriterSink
 from mixedmode.runtime.connectors.staged_output import StagedOutput
 from mixedmode.runtime.connectors.staging_folder import StagingFolder
 from mixedmode.runtime.connectors.transaction import SinkTransaction
@@ -96,6 +97,24 @@ def test_messages_are_what_sparks_writer_sends(spark: SparkSession, kafka: Broke
     assert [(one.key, one.value) for one in headers] == [("h", b"1"), ("i", None)]
     with pytest.raises(CheckpointError, match="column topic is null"):
         stage.sink().commit(stage.transaction(2, "b", [(None, "k", "v", None, None)]))
+
+
+def test_messages_of_sparks_own_client_are_the_same_if_the_driver_reads_them(
+    spark: SparkSession, kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At-least-once: few rows are read on the driver, more by tasks; nulls, bytes, partitions, order of a key."""
+    few, many = kafka.create("few", 3), kafka.create("many", 3)
+    stage = Stage(spark, tmp_path, kafka.bootstrap, "topic string, key string, value binary, partition int")
+    keyed = [(f"ß{n}", b"\xff%d" % n, None) for n in range(20)]
+    for number, (topic, most) in enumerate([(few, 100), (many, 0)], start=1):
+        monkeypatch.setattr(few_messages, "_MOST_ROWS", most)
+        rows = [(topic, *row) for row in [*keyed, ("ß1", b"later", None), (None, b"placed", 2), ("k", None, 1)]]
+        sink = SparkWriterSink(stage.schema, "kafka", options=stage.options)
+        sink.open(spark, StagingFolder(fs.LocalFileSystem(), stage.folder), stage.job_id)
+        sink.commit(stage.transaction(number, "a", rows[:7], rows[7:]))
+    found = kafka.committed(few)
+    assert sorted(found, key=repr) == sorted(kafka.committed(many), key=repr) and len(found) == 23
+    assert [value for key, value, _ in found if key == "ß1".encode()] == [b"\xff1", b"later"]
 
 
 def test_a_checkpoint_is_sent_once_and_a_newer_drivers_only(

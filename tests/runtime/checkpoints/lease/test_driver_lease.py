@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -346,3 +347,16 @@ def test_a_run_that_was_given_up_may_do_nothing_more(tmp_path: Path, time: Time)
         first.check(look=True)
     second.check(look=True)
     second.release()
+
+
+def test_to_count_on_a_local_disk_is_cheap(tmp_path: Path, time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each checkpoint counts: no file is made, and nothing waits for the disk, which nobody asks after a crash."""
+    first = take(tmp_path, "first", time)
+    (beat,) = (tmp_path / "lease").glob("*.beat")
+    before, inode = beat.read_bytes(), beat.stat().st_ino
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", lambda handle: pytest.fail("it was made durable"))
+        first.check(look=True)
+    assert beat.read_bytes() != before and beat.stat().st_ino == inode
+    first.release()
+    assert json.loads(beat.read_bytes())["released"]
