@@ -33,7 +33,7 @@ def archive() -> Path:
     """Where the archive is, or will be, of this Java and this PySpark."""
     java = _java()
     age = java.stat().st_mtime_ns if java.exists() else 0
-    key = f"{java} {age} {pyspark.__version__} {pyspark.__file__} {NOT_NEEDED.pattern}"
+    key = f"{java} {age} {pyspark.__version__} {pyspark.__file__} {NOT_NEEDED.pattern} merged"
     return _ROOT / "build" / f"spark-{hashlib.sha256(key.encode()).hexdigest()[:12]}.jsa"
 
 
