@@ -46,17 +46,24 @@ def spark_home(folder: Path) -> Path:
     folder.mkdir(exist_ok=True)
     made = Path(mkdtemp(prefix=".spark-home-", dir=folder))
     made.chmod(0o755)
-    links = {made / part.name: part for part in installed.iterdir() if part.name not in ("python", "jars")}
+    try:
+        _fill(made, installed)
+        made.rename(home)
+    except OSError:
+        if not home.exists():  # else another process has made it meanwhile
+            raise
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+    return home
+
+
+def _fill(home: Path, installed: Path) -> None:
+    links = {home / part.name: part for part in installed.iterdir() if part.name not in ("python", "jars")}
     # To a folder that the checkout does not have: to the checkout itself it would be a circle, for whoever walks there.
-    links[made / "work"] = Path("/proc/self/cwd", CLUSTER_FOLDER)
-    jars = made / "jars"
+    links[home / "work"] = Path("/proc/self/cwd", CLUSTER_FOLDER)
+    jars = home / "jars"
     jars.mkdir()
     needed = sorted(jar for jar in (installed / "jars").glob("*.jar") if not NOT_NEEDED.match(jar.name))
     links |= {jars / jar.name: jar for jar in merged_jars.merge(needed, jars) if jar.parent != jars}
     for link, part in links.items():
         link.symlink_to(part)
-    try:
-        made.rename(home)
-    except OSError:  # another process has made it meanwhile
-        shutil.rmtree(made)
-    return home

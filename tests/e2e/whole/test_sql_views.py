@@ -69,7 +69,7 @@ STATEMENTS: dict[str, tuple[str, str, Callable[[Any, Any], Any] | None]] = {
     "a window over windows": (
         f"SELECT window(w, '1 minute') AS m, sum(n) AS s FROM ({PER_WINDOW}) GROUP BY 1",
         "append",
-        lambda a, b: two_keys(a, b).groupBy(F.window("w", "1 minute").alias("m")).agg(F.sum("n").alias("s")),
+        None,
     ),
     "a session over windows": (
         f"SELECT session_window(w, '30 seconds') AS m, key, sum(n) AS s FROM ({PER_WINDOW}) GROUP BY 1, 2",
