@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from ..catalyst.columns import quoted
+from ..operators.aggregate.operator import AggregateOperator
 from ..operators.arrival_order import arrival_columns
 from ..operators.columnar.few_rows import FewRows, hashed_columns
 from ..operators.contract import EpochSpec, KeyedOperator
@@ -47,6 +48,17 @@ class ShardRows:
             shards, done = len(task.states.manifests), task.sorted_pass.done
             rows = exchanged_by_shard(rows, self.max_parallelism, shards, without=done)
         return self.in_order(rows, task)
+
+    def aggregated_once(self, rows: DataFrame, task: ShardTask) -> DataFrame:
+        """As :meth:`in_shards` by hash, of an aggregate's rows that are shuffled as they are.
+
+        Args:
+            rows: the input, of a session in which a shuffle has a partition for each shard.
+            task: works on them.
+        """
+        assert isinstance(self.operator, AggregateOperator), "no other stage aggregates"
+        prepared = self.operator.prepare_rows(rows, task.epoch)
+        return self.in_order(with_key_group(prepared, self.operator, self.max_parallelism), task)
 
     def in_one_task(self, rows: DataFrame, task: ShardTask) -> DataFrame:
         """Rows of all shards in one partition, in order.

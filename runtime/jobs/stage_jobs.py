@@ -21,6 +21,7 @@ from ..tasks.shard.shard_routing import ShardRouting
 from ..tasks.shard.shard_task import ShardTask
 from ..tasks.shard.shards_in_one import InOneTask
 from .prepared_jobs import ExecutedJob, PreparedJobs
+from .rows_as_they_are import keys_hardly_repeat
 from .shard_placement import ShardPlacement
 from .shard_rows import ShardRows
 from .shuffle import (
@@ -130,6 +131,8 @@ class StageJobs:
         if way is not None and not self._misplaced:
             placed = replace(task, shards=way.shards)
 
+            yield from self._aggregated_once(way, frame, placed)
+
             def left_in_place(rows: DataFrame) -> DataFrame:
                 return self.shard_rows.in_shards(rows, placed, by_hash=True)
 
@@ -153,6 +156,14 @@ class StageJobs:
             if once is not None:
                 yield once
         yield self._job(exchanged(frame), task)
+
+    def _aggregated_once(self, way: ShardRouting, frame: DataFrame, task: ShardTask) -> Iterator[DataFrame]:
+        """The job that shuffles the rows of an aggregate as they are; none, if it is not worth it, or not possible."""
+        if way is self._in_place or task.epoch.style != "sorted" or not keys_hardly_repeat(self.operator, frame):
+            return
+        job = self._planned(lambda way: (self.shard_rows.aggregated_once(way.adopt(frame), task), task), way)
+        if job is not None:
+            yield job
 
     def of_first_pass(self, frame: DataFrame, task: ShardTask, *, counts: bool) -> Iterator[DataFrame]:
         """The job of a pass in which Spark alone does most (``KeyedOperator.first_pass``).
