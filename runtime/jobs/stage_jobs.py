@@ -109,7 +109,7 @@ class StageJobs:
             plan said.
         """
         parallelism, without = len(task.states.manifests), task.sorted_pass.done
-        own_session = self._has_own_session(task)
+        own_session = task.hands_on is None or self.has_own_session
         if placement is not None and task.epoch.style == "random" and own_session:
             job = self._planned_once(
                 placement, frame, task, lambda rows: self.shard_rows.beside_placement(placement, rows, task)
@@ -193,7 +193,8 @@ class StageJobs:
                 rows = rows.union(self.shard_rows.in_order(way.spread(keyed(wanted(made.rows))), placed))
             return rows, placed
 
-        if self._has_own_session(task) and JoinedInShards.is_possible(self.operator, self.max_parallelism, parallelism):
+        own_session = task.hands_on is None or self.has_own_session
+        if own_session and JoinedInShards.is_possible(self.operator, self.max_parallelism, parallelism):
             self._joined = self._joined or JoinedInShards(self.spark, self.operator, parallelism)
             job = None if self._misplaced else self._planned(joined, self._joined)
             if job is not None:
@@ -224,9 +225,6 @@ class StageJobs:
     def has_own_session(self) -> bool:
         """Whether a job can be planned in a session of ours: Python code may need what was added to the user's."""
         return self.output_transform is None or not self.output_transform.runs_python
-
-    def _has_own_session(self, task: ShardTask) -> bool:
-        return task.hands_on is None or self.has_own_session
 
     def _fits_one_task(self, frame: DataFrame, task: ShardTask) -> bool:
         """Whether all shards of an epoch are to be one task's work."""
