@@ -26,8 +26,10 @@ logger = logging.getLogger(__name__)
 
 #: To look at some rows takes a small Spark job, which is lost on fewer bytes.
 LEAST_BYTES = 32 << 20
-#: With so many rows a key Spark's partial aggregation pays.
-MANY_ROWS = 3.0
+#: With so many rows a key Spark's partial aggregation pays, by what files say of their rows, which is rather too few.
+MANY_ROWS = 2.0
+#: The same of windows: the rows that are looked at lie together, so the same keys come again in other windows.
+MANY_ROWS_IN_WINDOWS = 4.0
 #: How many rows are looked at.
 _SAMPLE = 1 << 14
 #: Nodes that have no row twice, and tell nobody that they have run.
@@ -48,12 +50,14 @@ def keys_hardly_repeat(operator: KeyedOperator, frame: DataFrame) -> bool:
         if rows is None:
             return False
         keys = operator.keys_of(frame).limit(_SAMPLE).toArrow()
-        per_key = rows_per_key(*sampled(keys, keys.column_names), rows) if keys.num_rows else MANY_ROWS
+        if not keys.num_rows:
+            return False
+        per_key = rows_per_key(*sampled(keys, keys.column_names), rows)
     except (Py4JError, PySparkException) as error:  # whoever reads all rows says what is wrong
         logger.info("Spark does not show some rows of stage %s: %s", operator.uid, error)
         return False
     logger.info("about %.1f rows of stage %s have the same key", per_key, operator.uid)
-    return per_key < MANY_ROWS
+    return per_key < (MANY_ROWS_IN_WINDOWS if operator.windows else MANY_ROWS)
 
 
 def _expected_rows(frame: DataFrame) -> int | None:
