@@ -59,6 +59,17 @@ class ShardRows:
             rows = exchanged_by_shard(rows, self.max_parallelism, shards, without=done)
         return self.in_order(rows, task)
 
+    def aggregated_once(self, rows: DataFrame, task: ShardTask) -> DataFrame:
+        """As :meth:`in_shards` by hash, of an aggregate's rows that are shuffled as they are.
+
+        Args:
+            rows: the input, of a session in which a shuffle has a partition for each shard.
+            task: works on them.
+        """
+        assert isinstance(self.operator, AggregateOperator), "no other stage aggregates"
+        prepared = self.operator.prepare_rows(rows, task.epoch)
+        return self.in_order(with_key_group(prepared, self.operator, self.max_parallelism), task)
+
     def in_one_task(self, rows: DataFrame, task: ShardTask) -> DataFrame:
         """Rows of all shards in one partition, in order.
 

@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import functions as F
 
 from ...state.keys.keygroups import ShardId, is_power_of_two, shards_of_hash_partitions
@@ -34,6 +35,7 @@ from ..catalyst.columns import quoted
 from ..catalyst.even_scans import are_even_scans_wanted, evenly_scanned
 from ..catalyst.spark_buckets import SETTINGS, partitions_in_place
 from ..catalyst.spark_plans import PYTHON_NODES, executed_text, hash_partitions, uppermost_exchange
+from ..operators.aggregate.definition import Aggregation
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ..tasks.shard.shard_routing import ShardRouting
 
@@ -54,6 +56,9 @@ _OF_MANY_ROWS = {
     # How many rows go to a Python worker at once: what is done for all of them together costs each the less.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
+#: The same where each row has the same few bytes, so that many rows of them are no danger: Spark no longer works out
+#: for each row how large all of them together are, which takes a sixth of the time of a task that hands them to Python.
+_OF_NARROW_ROWS = {"spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1)}
 #: Rows of a key on one side of a join; more are where Spark can spill them.
 _ROWS_OF_A_KEY_IN_MEMORY = 16_384
 
@@ -139,6 +144,19 @@ def _shard(key_group: str, max_parallelism: int, parallelism: int) -> str:
     return f"CAST({key_group} * {parallelism} DIV {max_parallelism} AS int)"
 
 
+def _are_narrow(operator: KeyedOperator) -> bool:
+    """Whether all that an aggregate hands to Python is of types of which each value has the same size."""
+    if not isinstance(operator, Aggregation):
+        return False
+    return all(map(_has_one_width, [*(field.type for field in operator.key_schema), *operator.partials.types]))
+
+
+def _has_one_width(data_type: pa.DataType) -> bool:
+    if pa.types.is_struct(data_type):
+        return all(_has_one_width(field.type) for field in data_type)
+    return bool(pa.types.is_primitive(data_type) or pa.types.is_decimal(data_type))
+
+
 class HashExchange(ShardRouting):
     """Leaves rows where Spark's aggregation by key has put them.
 
@@ -157,7 +175,8 @@ class HashExchange(ShardRouting):
         # Without adaptive execution, which would merge small partitions of the exchange.
         settings = {"spark.sql.shuffle.partitions": str(parallelism), "spark.sql.adaptive.enabled": "false"}
         if many_rows:
-            settings |= {name: value for name, value in _OF_MANY_ROWS.items() if spark.conf.get(name, None) is None}
+            wanted = _OF_MANY_ROWS | (_OF_NARROW_ROWS if _are_narrow(operator) else {})
+            settings |= {name: value for name, value in wanted.items() if spark.conf.get(name, None) is None}
         super().__init__(spark, settings)
         self._is_even = many_rows and are_even_scans_wanted(spark)
         #: The shard of each partition.

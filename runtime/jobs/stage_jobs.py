@@ -21,6 +21,7 @@ from ..tasks.shard.shard_routing import ShardRouting
 from ..tasks.shard.shard_task import ShardTask
 from ..tasks.shard.shards_in_one import InOneTask
 from .prepared_jobs import ExecutedJob, PreparedJobs
+from .rows_as_they_are import keys_hardly_repeat
 from .shard_placement import ShardPlacement
 from .shard_rows import ShardRows
 from .shuffle import (
@@ -108,7 +109,7 @@ class StageJobs:
             plan said.
         """
         parallelism, without = len(task.states.manifests), task.sorted_pass.done
-        own_session = self._has_own_session(task)
+        own_session = task.hands_on is None or self.has_own_session
         if placement is not None and task.epoch.style == "random" and own_session:
             job = self._planned_once(
                 placement, frame, task, lambda rows: self.shard_rows.beside_placement(placement, rows, task)
@@ -131,6 +132,8 @@ class StageJobs:
             way = self._hash_exchange(task.epoch.style, parallelism)
         if way is not None and not self._misplaced:
             placed = replace(task, shards=way.shards)
+
+            yield from self._aggregated_once(way, frame, placed)
 
             def left_in_place(rows: DataFrame) -> DataFrame:
                 return self.shard_rows.in_shards(rows, placed, by_hash=True)
@@ -155,6 +158,14 @@ class StageJobs:
             if once is not None:
                 yield once
         yield self._job(exchanged(frame), task)
+
+    def _aggregated_once(self, way: ShardRouting, frame: DataFrame, task: ShardTask) -> Iterator[DataFrame]:
+        """The job that shuffles the rows of an aggregate as they are; none, if it is not worth it, or not possible."""
+        if way is self._in_place or task.epoch.style != "sorted" or not keys_hardly_repeat(self.operator, frame):
+            return
+        job = self._planned(lambda way: (self.shard_rows.aggregated_once(way.adopt(frame), task), task), way)
+        if job is not None:
+            yield job
 
     def of_first_pass(self, frame: DataFrame, task: ShardTask, *, counts: bool) -> Iterator[DataFrame]:
         """The job of a pass in which Spark alone does most (``KeyedOperator.first_pass``).
@@ -184,7 +195,8 @@ class StageJobs:
                 rows = rows.union(self.shard_rows.in_order(way.spread(keyed(wanted(made.rows))), placed))
             return rows, placed
 
-        if self._has_own_session(task) and JoinedInShards.is_possible(self.operator, self.max_parallelism, parallelism):
+        own_session = task.hands_on is None or self.has_own_session
+        if own_session and JoinedInShards.is_possible(self.operator, self.max_parallelism, parallelism):
             self._joined = self._joined or JoinedInShards(self.spark, self.operator, parallelism)
             job = None if self._misplaced else self._planned(joined, self._joined)
             if job is not None:
@@ -215,9 +227,6 @@ class StageJobs:
     def has_own_session(self) -> bool:
         """Whether a job can be planned in a session of ours: Python code may need what was added to the user's."""
         return self.output_transform is None or not self.output_transform.runs_python
-
-    def _has_own_session(self, task: ShardTask) -> bool:
-        return task.hands_on is None or self.has_own_session
 
     def _fits_one_task(self, frame: DataFrame, task: ShardTask) -> bool:
         """Whether all shards of an epoch are to be one task's work."""

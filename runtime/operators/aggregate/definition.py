@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 from pyspark.sql.types import DataType, StructType
 
+from ....state.keys.key_hash import is_hashable
 from ....state.keys.registry import StateRegistry
 from ...catalyst.types.arrow_types import arrow_schema
 from ...scan.partial_scans import Overlap
@@ -216,6 +217,18 @@ class Aggregation(KeyedOperator):
         if not is_plain or self.group_columns is None:
             return False
         return self.group_columns.sliding is None or self.group_columns.sliding.pane is not None
+
+    @property
+    def can_aggregate_once(self) -> bool:
+        """True if rows that are shuffled by the hash of their keys are aggregated there: no row is in several groups.
+
+        Zeros with and without a sign are one key and have two hashes; and where rows are put in order, Spark does more.
+        """
+        given = self.group_columns
+        is_plain = self.grouping is None and self.session is None and bool(self.keys)
+        if not is_plain or given is None or given.sliding is not None or given.ordered:
+            return False
+        return all(is_hashable(field.type) for field in self.key_schema)
 
     @property
     def window_overlaps(self) -> dict[str, Overlap]:

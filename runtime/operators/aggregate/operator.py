@@ -139,6 +139,25 @@ class AggregateOperator(Aggregation, OutputsUnsorted):
         keys[given.sliding.place] = given.sliding.pane
         return self._prepared(replace(given, keys=tuple(keys), sliding=None), frame, epoch)
 
+    def prepare_rows(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
+        """The same of rows that are shuffled by key as they are, and aggregated once, behind the shuffle.
+
+        Args:
+            frame: the input, of a session in which a shuffle has a partition for each shard.
+            epoch: what the tasks must know.
+        """
+        given = self.group_columns
+        assert given is not None, "prepare_rows() runs on the driver only"
+        names = [f"__g{i}" for i in range(len(given.keys))]
+        keyed = frame.select("*", *[column.alias(name) for column, name in zip(given.keys, names, strict=True)])
+        keys = tuple(F.col(name) for name in names)
+        return self._prepared(replace(given, keys=keys), keyed.repartition(*keys), epoch)
+
+    def keys_of(self, frame: DataFrame) -> DataFrame:
+        """The key of each row; the operator :attr:`can_aggregate_once`."""
+        assert self.group_columns is not None, "keys_of() runs on the driver only"
+        return frame.select(*[column.alias(f"__g{i}") for i, column in enumerate(self.group_columns.keys)])
+
     def _prepared(self, given: GroupColumns, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
         frame, partials = self._in_order(given, frame, epoch)
         names = [f"__k{i}" for i in range(len(given.keys))]
@@ -146,9 +165,13 @@ class AggregateOperator(Aggregation, OutputsUnsorted):
         counted = [] if self.rows_column in self.partials.columns else [f"{COUNT_ROWS} AS {ROWS_COLUMN}"]
         if given.sliding is not None:
             # Spark expands a row into all its windows here; it counts in the latest of them.
-            start, slide = f"{names[given.sliding.place]}.start", interval(given.sliding.slide_us)
+            start, slide_us = f"{names[given.sliding.place]}.start", given.sliding.slide_us
             frame = frame.withColumn("__time", given.sliding.time).select("*", *groups)
-            counted = [f"count_if(__time < {start} + {slide}) AS {ROWS_COLUMN}"]
+            is_latest = f"__time < {start} + {interval(slide_us)}"
+            if self._window_type(given.sliding.place).tz is not None:
+                # As numbers: Spark adds days by the calendar of the time zone, and looks at it for each row.
+                is_latest = f"unix_micros(__time) < unix_micros({start}) + {slide_us}L"
+            counted = [f"count_if({is_latest}) AS {ROWS_COLUMN}"]
             groups = [F.col(name) for name in names]
         elif self.grouping is not None:
             frame = frame.select("*", *groups)
@@ -176,6 +199,10 @@ class AggregateOperator(Aggregation, OutputsUnsorted):
             else:
                 selected.append(f"{name} AS {quoted(key.column)}")
         return partial.selectExpr(*selected, *others, *partial.columns[len(names) + len(others) :])
+
+    def _window_type(self, place: int) -> pa.TimestampType:
+        """The type of the bounds of the windows that are a key."""
+        return self.key_schema.field(self.keys[place].column).type.field("start").type
 
     def prepares_by(self, epoch: EpochSpec) -> Hashable:
         """Whether the rows have to be put in order."""

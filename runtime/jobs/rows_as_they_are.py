@@ -1,0 +1,78 @@
+"""Whether Spark shuffles the rows of an aggregate as they are, and aggregates them once, behind the shuffle.
+
+Spark aggregates before a shuffle and behind it.  Where few rows have the same key, what it does before makes hardly
+fewer rows of them, and takes as long as what it does behind.  So some rows of a large input are looked at first.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+
+from ..catalyst.spark_expressions import class_name, tree
+from ..catalyst.spark_plans import analyzed, contains
+from ..operators.aggregate.operator import AggregateOperator
+from ..tasks.scan.key_repetition import rows_per_key, sampled
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from ..operators.contract import KeyedOperator
+
+logger = logging.getLogger(__name__)
+
+#: To look at some rows takes a small Spark job, which is lost on fewer bytes.
+LEAST_BYTES = 32 << 20
+#: With so many rows a key Spark's partial aggregation pays, by what files say of their rows, which is rather too few.
+MANY_ROWS = 2.0
+#: The same of windows: the rows that are looked at lie together, so the same keys come again in other windows.
+MANY_ROWS_IN_WINDOWS = 4.0
+#: How many rows are looked at.
+_SAMPLE = 1 << 14
+#: Nodes that have no row twice, and tell nobody that they have run.
+_PLAIN = ("Project", "Filter", "SubqueryAlias", "Union", "LogicalRelation")
+
+
+def keys_hardly_repeat(operator: KeyedOperator, frame: DataFrame) -> bool:
+    """Whether few rows of an operator's input have the same key, as far as some of them tell.
+
+    Args:
+        operator: the stage's.
+        frame: its input; of files that are large, or the answer is no.
+    """
+    if not isinstance(operator, AggregateOperator) or not operator.can_aggregate_once:
+        return False
+    try:
+        rows = _expected_rows(frame)
+        if rows is None:
+            return False
+        keys = operator.keys_of(frame).limit(_SAMPLE).toArrow()
+        if not keys.num_rows:
+            return False
+        per_key = rows_per_key(*sampled(keys, keys.column_names), rows)
+    except (Py4JError, PySparkException) as error:  # whoever reads all rows says what is wrong
+        logger.info("Spark does not show some rows of stage %s: %s", operator.uid, error)
+        return False
+    logger.info("about %.1f rows of stage %s have the same key", per_key, operator.uid)
+    return per_key < (MANY_ROWS_IN_WINDOWS if operator.windows else MANY_ROWS)
+
+
+def _expected_rows(frame: DataFrame) -> int | None:
+    """About how many rows a frame has; None: it is not of large files, or not plainly of them."""
+    plan, size, rows = analyzed(frame), 0, 0
+    if contains(frame.sparkSession, plan, "PYTHON_UDF"):
+        return None
+    for node in tree(plan):
+        kind = class_name(node)
+        if kind not in _PLAIN:
+            return None
+        if kind == "LogicalRelation":
+            relation = node.relation()
+            if class_name(relation) != "HadoopFsRelation":
+                return None
+            its = int(str(relation.sizeInBytes()))
+            size, rows = size + its, rows + its // max(int(relation.schema().defaultSize()), 1)
+    return rows if size >= LEAST_BYTES else None

@@ -1,0 +1,172 @@
+"""Rows of which few have the same key are shuffled as they are and aggregated once, with the results of plain Spark."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mixedmode
+import pytest
+from mixedmode.planner.stages.aggregates.aggregate import plan_aggregate
+from mixedmode.runtime.catalyst.spark_plans import executed_text
+from mixedmode.runtime.jobs import rows_as_they_are, stage_jobs
+from mixedmode.runtime.jobs.rows_as_they_are import keys_hardly_repeat
+from mixedmode.runtime.jobs.shuffle import HashExchange
+from mixedmode.runtime.operators.aggregate.operator import AggregateOperator
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+pytestmark = pytest.mark.spark
+
+BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+ROWS = 3_000
+
+
+@pytest.fixture(scope="module")
+def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
+    """Rows of files: a number of their own, numbers that few share, texts, decimals, times, and nulls."""
+    folder = str(tmp_path_factory.mktemp("rows") / "files")
+    number = F.xxhash64("id")
+    rows = spark.range(0, ROWS, 1, 3).select(
+        number.alias("own"),
+        F.when(F.col("id") % 11 > 0, F.pmod(number, F.lit(1_000))).alias("some"),
+        F.concat(F.lit("ä"), F.pmod(number, F.lit(700))).alias("t"),
+        (F.pmod(number, F.lit(90_000)) / 100).cast("decimal(9, 2)").alias("price"),
+        (F.pmod(number, F.lit(50)) / 8).alias("d"),
+        F.timestamp_seconds(F.lit(1_711_800_000) + F.col("id") * 97).alias("ts"),
+        F.when(F.col("id") % 7 > 0, F.col("id")).alias("v"),
+    )
+    rows.write.parquet(folder)
+    return spark.read.parquet(folder)
+
+
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str | None]]:
+    """Any files are large, and no keys repeat too often; has the plans that are kept, each with a setting."""
+    found: list[tuple[str, str | None]] = []
+    holds = HashExchange.holds
+
+    def noted(exchange: HashExchange, job: DataFrame) -> bool:
+        is_held = holds(exchange, job)
+        if is_held:
+            found.append((executed_text(job), job.sparkSession.conf.get(BYTES, None)))
+        return is_held
+
+    monkeypatch.setattr(HashExchange, "holds", noted)
+    monkeypatch.setattr(stage_jobs, "is_small", lambda frame: False)
+    monkeypatch.setattr(rows_as_they_are, "LEAST_BYTES", 0)
+    monkeypatch.setattr(rows_as_they_are, "MANY_ROWS", float("inf"))
+    monkeypatch.setattr(rows_as_they_are, "MANY_ROWS_IN_WINDOWS", float("inf"))
+    return found
+
+
+def aggregates() -> list[Any]:
+    return [F.count("*").alias("n"), F.sum("v"), F.max("ts"), F.sum("price"), F.avg("price"), F.min("t")]
+
+
+def ours(frame: DataFrame, keys: list[Any], wanted: list[Any]) -> list[Row]:
+    """What a job of ours over a history gives."""
+    name = f"once_{uuid.uuid4().hex}"
+    stage = mixedmode.read(history=frame).groupBy(*keys).agg(*wanted)
+    writer = stage.writeStream.outputMode("update").format("memory").queryName(name)
+    writer.option("execution.backlog.engine", "spark").start().awaitTermination()
+    return sorted(frame.sparkSession.table(name).collect(), key=str)
+
+
+def plain(frame: DataFrame, keys: list[Any], wanted: list[Any]) -> list[Row]:
+    return sorted(frame.groupBy(*keys).agg(*wanted).collect(), key=str)
+
+
+KEYS: dict[str, Callable[[], list[Any]]] = {
+    "a number": lambda: ["own"],
+    "numbers with nulls": lambda: ["some"],
+    "texts and computed numbers": lambda: ["t", F.col("v") * 2],
+    "decimals, booleans and dates": lambda: ["price", F.col("v") > 100, F.to_date("ts")],
+    "windows": lambda: [F.window("ts", "10 minutes"), "some"],
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_rows_are_aggregated_once_behind_the_shuffle(files: DataFrame, plans: Any, name: str) -> None:
+    """The result is Spark's, and there is one aggregation in the plan, above the shuffle."""
+    assert ours(files, KEYS[name](), aggregates()) == plain(files, KEYS[name](), aggregates())
+    ((text, _),) = plans
+    above, _, below = text.partition("Exchange")
+    assert above.count("Aggregate(") == 1
+    assert "Aggregate" not in below
+
+
+OTHERS: dict[str, Callable[[], list[Any]]] = {
+    "zeros with signs are one key": lambda: [F.when(F.col("v") % 2 == 0, F.lit(0.0)).otherwise(F.lit(-0.0))],
+    "a row is in several windows": lambda: [F.window("ts", "10 minutes", "5 minutes"), "some"],
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_others_are_aggregated_before_the_shuffle_as_well(files: DataFrame, plans: Any, name: str) -> None:
+    """Nothing is asked of them, and the result is Spark's."""
+    assert ours(files, OTHERS[name](), aggregates()) == plain(files, OTHERS[name](), aggregates())
+    assert all(text.partition("Exchange")[2].count("Aggregate") for text, _ in plans)
+
+
+def operator(frame: DataFrame, key: Any) -> AggregateOperator:
+    column = F.col(key) if isinstance(key, str) else key
+    return plan_aggregate(frame, [column], [F.count("*")], event_time=None, output_mode="update", uid="agg")
+
+
+def test_some_rows_say_whether_keys_repeat(files: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of large files; a number that each row has for itself does not repeat, one that fifty rows share does."""
+    own = operator(files, "own")
+    assert not keys_hardly_repeat(own, files), "the files are small"
+    monkeypatch.setattr(rows_as_they_are, "LEAST_BYTES", 0)
+    assert keys_hardly_repeat(own, files)
+    assert not keys_hardly_repeat(operator(files, F.pmod("own", F.lit(20)).alias("k")), files)
+    assert not keys_hardly_repeat(operator(files, "d"), files), "of floats two may be one key"
+
+
+def test_only_rows_that_can_be_looked_at_twice_are(
+    files: DataFrame, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not those that the user observes, those of Python code, and those that come of a join or of no files."""
+    monkeypatch.setattr(rows_as_they_are, "LEAST_BYTES", 0)
+    own = operator(files, "own")
+    assert keys_hardly_repeat(own, files.where("v > 3").unionByName(files.where("v > 5")))
+    python = F.udf(lambda value: value, "long")
+    for frame in (
+        files.observe("seen", F.count("*")),
+        files.withColumn("v", python("v")),
+        files.join(spark.range(3), F.col("v") == F.col("id"), "left"),
+        spark.range(ROWS).select(F.col("id").alias("own")),
+    ):
+        assert not keys_hardly_repeat(own, frame)
+
+
+@pytest.mark.parametrize("key", ["own", "t"])
+def test_spark_reckons_with_the_size_of_rows_only_where_they_have_different_ones(
+    files: DataFrame, plans: Any, spark: SparkSession, key: str
+) -> None:
+    """Texts may be of any length; what the user has set stays."""
+    numbers = [F.sum("v"), F.max("ts")]
+    ours(files, [key], numbers)
+    spark.conf.set(BYTES, "8m")
+    try:
+        ours(files, [key], numbers)
+    finally:
+        spark.conf.unset(BYTES)
+    assert [setting for _, setting in plans] == [None if key == "t" else str(2**31 - 1), "8m"]
+
+
+def test_each_row_counts_once_in_windows_of_days(files: DataFrame, spark: SparkSession, tmp_path: Path) -> None:
+    """Where clocks are changed, in Spark's calendar a day has 23 hours, and a window of a day has 24."""
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        stage = mixedmode.read(history=files).withWatermark("ts", "1 hour")
+        summed = stage.groupBy(F.window("ts", "2 days", "1 day"), "some").agg(F.sum("v"))
+        writer = summed.writeStream.outputMode("update").format("noop").option("execution.backlog.engine", "spark")
+        query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+        query.awaitTermination()
+        assert sum(progress["numInputRows"] for progress in query.recentProgress) == ROWS
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
