@@ -24,6 +24,7 @@ tasks check the key groups of what they get in any case.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 #: The column of the shard's number.
 SHARD_COLUMN = "__shard"
+_BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 #: What sorted passes are planned with, unless the user has said it.
 _OF_MANY_ROWS = {
     # How many groups Spark's partial aggregation has in the table that its own code is made for, as a power of two.
@@ -54,11 +56,13 @@ _OF_MANY_ROWS = {
     # reckon with it.
     "spark.sql.codegen.aggregate.fastHashMap.capacityBit": "21",
     # How many rows go to a Python worker at once: what is done for all of them together costs each the less.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    _BATCH_ROWS: "65536",
 }
-#: The same where each row has the same few bytes, so that many rows of them are no danger: Spark no longer works out
+#: The same where each row has the same few bytes, so that so many of them are no danger: Spark no longer works out
 #: for each row how large all of them together are, which takes a sixth of the time of a task that hands them to Python.
 _OF_NARROW_ROWS = {"spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1)}
+#: Bytes of a row that is narrow: 64 MiB for a batch.
+_NARROW_BYTES = 1024
 #: Rows of a key on one side of a join; more are where Spark can spill them.
 _ROWS_OF_A_KEY_IN_MEMORY = 16_384
 
@@ -145,16 +149,22 @@ def _shard(key_group: str, max_parallelism: int, parallelism: int) -> str:
 
 
 def _are_narrow(operator: KeyedOperator) -> bool:
-    """Whether all that an aggregate hands to Python is of types of which each value has the same size."""
+    """Whether all that an aggregate hands to Python is of types whose values have one size, and little in all."""
     if not isinstance(operator, Aggregation):
         return False
-    return all(map(_has_one_width, [*(field.type for field in operator.key_schema), *operator.partials.types]))
+    widths = [
+        _bits(data_type) for data_type in (*(field.type for field in operator.key_schema), *operator.partials.types)
+    ]
+    return sum(widths) <= _NARROW_BYTES * 8
 
 
-def _has_one_width(data_type: pa.DataType) -> bool:
+def _bits(data_type: pa.DataType) -> float:
+    """Size of each value of a type; infinite if they differ."""
     if pa.types.is_struct(data_type):
-        return all(_has_one_width(field.type) for field in data_type)
-    return bool(pa.types.is_primitive(data_type) or pa.types.is_decimal(data_type))
+        return sum(_bits(field.type) for field in data_type)
+    if pa.types.is_primitive(data_type) or pa.types.is_decimal(data_type):
+        return float(data_type.bit_width)
+    return math.inf
 
 
 class HashExchange(ShardRouting):
@@ -175,7 +185,9 @@ class HashExchange(ShardRouting):
         # Without adaptive execution, which would merge small partitions of the exchange.
         settings = {"spark.sql.shuffle.partitions": str(parallelism), "spark.sql.adaptive.enabled": "false"}
         if many_rows:
-            wanted = _OF_MANY_ROWS | (_OF_NARROW_ROWS if _are_narrow(operator) else {})
+            # How many rows of the user's number are still little is not known: it may be all.
+            narrow = _are_narrow(operator) and spark.conf.get(_BATCH_ROWS, None) is None
+            wanted = _OF_MANY_ROWS | (_OF_NARROW_ROWS if narrow else {})
             settings |= {name: value for name, value in wanted.items() if spark.conf.get(name, None) is None}
         super().__init__(spark, settings)
         self._is_even = many_rows and are_even_scans_wanted(spark)

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 pytestmark = pytest.mark.spark
 
 BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+ROWS_AT_ONCE = "spark.sql.execution.arrow.maxRecordsPerBatch"
 ROWS = 3_000
 
 
@@ -147,15 +148,16 @@ def test_only_rows_that_can_be_looked_at_twice_are(
 def test_spark_reckons_with_the_size_of_rows_only_where_they_have_different_ones(
     files: DataFrame, plans: Any, spark: SparkSession, key: str
 ) -> None:
-    """Texts may be of any length; what the user has set stays."""
+    """Texts may be of any length; what the user has set stays, and no number of rows of the user's is without bound."""
     numbers = [F.sum("v"), F.max("ts")]
     ours(files, [key], numbers)
-    spark.conf.set(BYTES, "8m")
-    try:
-        ours(files, [key], numbers)
-    finally:
-        spark.conf.unset(BYTES)
-    assert [setting for _, setting in plans] == [None if key == "t" else str(2**31 - 1), "8m"]
+    for name, value in ((BYTES, "8m"), (ROWS_AT_ONCE, "100000")):
+        spark.conf.set(name, value)
+        try:
+            ours(files, [key], numbers)
+        finally:
+            spark.conf.unset(name)
+    assert [setting for _, setting in plans] == [None if key == "t" else str(2**31 - 1), "8m", None]
 
 
 def test_each_row_counts_once_in_windows_of_days(files: DataFrame, spark: SparkSession, tmp_path: Path) -> None:
