@@ -13,15 +13,17 @@ import pyarrow.parquet as pq
 import pytest
 from mixedmode.errors import MisplacedRowsError
 from mixedmode.runtime.connectors.output_place import OutputPlace
+from mixedmode.runtime.operators.columnar.few_rows import FewRows
 from mixedmode.runtime.operators.contract import EpochSpec
 from mixedmode.runtime.operators.dedup.definition import Retention
 from mixedmode.runtime.operators.dedup.few_rows import FewDedupRows
 from mixedmode.runtime.operators.dedup.operator import DedupOperator
 from mixedmode.runtime.operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
+from mixedmode.runtime.scan.parquet_scan import NotTakenError
 from mixedmode.runtime.support import failpoints
 from mixedmode.runtime.tasks import shard_states
-from mixedmode.runtime.tasks.report import ShardReport
+from mixedmode.runtime.tasks.report import PreparationRefusal, ShardReport
 from mixedmode.runtime.tasks.shard import shard_task, task_meter, task_sorter
 from mixedmode.runtime.tasks.shard.pass_context import PassContext
 from mixedmode.runtime.tasks.shard.shard_task import ShardTask
@@ -190,6 +192,29 @@ def test_rows_that_it_prepares_itself_are_those_that_spark_prepares(tmp_path: Pa
         assert (max(report.spilled_bytes for report in reports) > 0) == (count > 1000)
         out += stage.commit(reports)
     assert sorted(out) == sorted(first.items())
+
+
+class _LeftToSpark(FewRows):
+    """Rows that the task cannot prepare."""
+
+    def of(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            raise NotTakenError("a sum may overflow")
+        return batches
+
+
+def test_a_task_that_leaves_its_rows_to_spark_does_nothing_else(stage: Stage) -> None:
+    """It says why in place of its reports, writes no file, and the epoch can be done in another way."""
+    stage.commit(list(stage.attempts(iter([batch([(1, 1)])]))))
+    before = sorted((stage.folder / "pool").iterdir())
+    rows = batch([(1, 2), (2, 2)])
+    told = list(stage.task(in_one=True, few_rows=_LeftToSpark((), MAX_PARALLELISM))(iter([rows])))
+    refusal = PreparationRefusal.of_rows([[one.column(0)[0].as_py()] for one in told])
+    assert refusal == PreparationRefusal("a sum may overflow", lasts=True)
+    assert sorted((stage.folder / "pool").iterdir()) == before
+    reports = list(stage.attempts(iter([rows])))
+    assert PreparationRefusal.of_rows([[report.to_bytes()] for report in reports[:1]]) is None
+    assert stage.commit(reports) == [(2, 2)]
 
 
 @pytest.mark.parametrize(
