@@ -25,8 +25,6 @@ _FULL_MIN_BYTES = 4 * 1024 * 1024
 _FULL_SHARE = 0.5
 #: Logs at the end of the manifest before they are merged.
 _LOGS_MAX = 16
-#: Logs there before they are merged whatever else is done.
-_LOGS_PRESSING = 64
 #: Overlay table files before a full rewrite, whatever their size.
 _OVERLAYS_MAX = 256
 
@@ -88,12 +86,6 @@ class StateManifest:
         if sum(1 for file in self.files[base:] if file.format == "sst") >= _OVERLAYS_MAX:
             return "full"
         return "logs" if self.trailing_logs >= _LOGS_MAX else None
-
-    @property
-    def compaction_presses(self) -> bool:
-        """Whether the compaction that is due, if any, is not to wait for others: a merge of few logs may."""
-        kind = self.needs_compaction()
-        return kind == "full" or (kind == "logs" and self.trailing_logs >= _LOGS_PRESSING)
 
     def to_json(self) -> dict[str, Any]:
         """JSON-able form for checkpoint metadata."""

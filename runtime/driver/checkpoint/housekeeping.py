@@ -2,8 +2,6 @@
 
 A round removes what nothing names any more, at most every :data:`CLEAN_EVERY_MS`, and then compacts the change logs
 that have outgrown their base.  One round is under way at a time; the run takes over what it gives between two epochs.
-A merge of logs follows the one before after :data:`MERGE_EVERY_MS`, or earlier if there are many: it is a Spark job,
-which costs as much as an epoch with few rows, and short epochs would make one every two seconds.
 
 Invariants:
 - It looks at nothing of the job but what it was given under the turn: the complete checkpoint's cut, and the manifests
@@ -18,7 +16,6 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from ....errors import CheckpointError
@@ -40,8 +37,6 @@ logger = logging.getLogger(__name__)
 
 #: Least time between two rounds that remove files.
 CLEAN_EVERY_MS = 10_000
-#: Least time between two rounds that merge logs, unless a shard has very many of them.
-MERGE_EVERY_MS = 10_000
 #: A checkpoint stays for this long, however many there are: whoever reads it, or copies it, needs that time.
 KEEP_MS = 60_000
 
@@ -121,7 +116,6 @@ class Housekeeping:
     #: The last complete checkpoint, if nothing was removed behind it yet.
     _unclean: CheckpointSnapshot | None = None
     _next_clean_ms: int = 0
-    _next_merge_ms: int = 0
     _failures: int = 0
 
     def follow(self, cut: CheckpointSnapshot) -> None:
@@ -130,18 +124,10 @@ class Housekeeping:
         self._unclean = cut
         if self._round is not None:
             return
-        now_ms = clock_ms()
-        cleans, manifests = (
-            now_ms >= self._next_clean_ms,
-            [*chain(*(one.manifests for one in self.state.stages.values()))],
-        )
-        is_due = any(one.needs_compaction() for one in manifests)
-        if is_due and (cleans or now_ms >= self._next_merge_ms or any(one.compaction_presses for one in manifests)):
-            self._next_merge_ms = now_ms + MERGE_EVERY_MS
-        elif not cleans:
-            return
-        self._round = self._of(cut, cleans=cleans)
-        self.beside(self._round.work)
+        cleans = clock_ms() >= self._next_clean_ms
+        if cleans or any(one.needs_compaction() for stage in self.state.stages.values() for one in stage.manifests):
+            self._round = self._of(cut, cleans=cleans)
+            self.beside(self._round.work)
 
     def finish(self) -> None:
         """The run ends in good order: remove what nothing names behind its last checkpoint.

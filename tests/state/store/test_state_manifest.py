@@ -61,14 +61,6 @@ def test_many_logs_ask_for_a_merge() -> None:
     assert cut.needs_compaction() is None
 
 
-def test_a_merge_of_few_logs_may_wait() -> None:
-    """Until they are so many that reading them would take long; a full rewrite never does."""
-    base = StateManifest(WHOLE, (described("sst", 100 * MIB),))
-    logs = [base.append([described("log", 1000)] * count) for count in (0, 15, 16, 63, 64)]
-    assert [manifest.compaction_presses for manifest in logs] == [False, False, False, False, True]
-    assert base.append([described("sst", 51 * MIB)]).compaction_presses
-
-
 def test_log_merges_copy_each_entry_a_few_times_only() -> None:
     """Over many epochs the bytes rewritten stay within a logarithmic multiple of the bytes logged."""
     manifest = StateManifest(WHOLE, (described("sst", 1 << 40),))

@@ -167,30 +167,6 @@ def test_files_are_removed_every_ten_seconds_at_most(job: Checkpointed, clock: l
     assert subsume.call_count == 3
 
 
-def test_logs_are_merged_every_ten_seconds_at_most(
-    job: Checkpointed, clock: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of short epochs every sixteenth would be followed by a Spark job; very many logs are merged at once."""
-    monkeypatch.setattr(state_manifest, "_FULL_MIN_BYTES", 1 << 30)
-    files: list[int] = []
-
-    def take(count: int) -> None:
-        for _ in range(count):
-            job.take("live", at(1))
-            job.coordinator.checkpoint_if_due()
-            job.coordinator.look()
-            files.append(max(len(manifest.files) for manifest in job.stages[0].manifests))
-
-    take(6)
-    assert files == [1, 2, 2, 3, 4, 5], "two were merged, which the run takes over with the look behind the round"
-    clock[0] += housekeeping.MERGE_EVERY_MS
-    take(2)
-    assert files[6:] == [6, 2]
-    monkeypatch.setattr(state_manifest, "_LOGS_PRESSING", 4)
-    take(4)
-    assert files[8:] == [3, 4, 2, 3], "at once"
-
-
 def test_a_compaction_of_shards_that_were_dealt_anew_is_dropped(job: Checkpointed) -> None:
     """It was of the shards that there were; what it has made is removed, and no row is lost."""
     for time_ms in (1, 2, 3):
