@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
 
@@ -116,6 +117,8 @@ class NoTasks:
     #: CPU time of what is not the driver's.
     others_s: float = 0.0
     hands_on: None = None
+    #: No task leaves its rows to Spark.
+    shard_rows: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(note_not_prepared=None))
 
     def of_epoch(self, frame: Any, task: ShardTask, *_: Any, **__: Any) -> Iterator[_Job]:
         yield _Job(self, task)

@@ -17,6 +17,6 @@ def test_the_next_job_does_what_a_task_has_left_to_spark() -> None:
     noted: list[Any] = []
     collector = ReportCollector(cast(Any, None), None, False, False, noted.append, noted.append)
     jobs: Any = (SimpleNamespace(collect=lambda one=one: [[one.to_bytes()]]) for one in (refusal, report, None))
-    rows = collector.collected(jobs, {})
+    rows = collector.collect_rows(jobs, {})
     assert ShardReport.of_rows(rows) == [report]
     assert noted == [refusal]
