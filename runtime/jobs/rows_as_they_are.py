@@ -1,4 +1,4 @@
-"""Whether Spark shuffles the rows of an aggregate as they are, and aggregates them once, behind the shuffle.
+"""Decides whether Spark shuffles the rows of an aggregate as they are, and aggregates them once, behind the shuffle.
 
 Spark aggregates before a shuffle and behind it.  Where few rows have the same key, what it does before makes hardly
 fewer rows of them, and takes as long as what it does behind.  So some rows of a large input are looked at first.
