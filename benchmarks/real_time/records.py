@@ -8,24 +8,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from mixedmode.runtime.storage import exclusive
+from pyarrow import fs
+
 
 def put_if_absent(folder: str, number: int, body: dict[str, Any]) -> bool:
     """Create a record, synced with its name; False: it is there already."""
-    path, made = f"{folder}/{number:08d}", f"{folder}/.made-{os.getpid()}-{time.time_ns()}"
-    with open(made, "w") as file:
-        json.dump(body, file)
-        file.flush()
-        os.fsync(file.fileno())
-    try:
-        os.link(made, path)
-    except FileExistsError:
-        return False
-    finally:
-        os.unlink(made)
-    handle = os.open(folder, os.O_RDONLY)
-    os.fsync(handle)
-    os.close(handle)
-    return True
+    return exclusive.put_if_absent(fs.LocalFileSystem(), f"{folder}/{number:08d}", json.dumps(body).encode())
 
 
 def read(folder: str, number: int) -> dict[str, Any] | None:
