@@ -21,6 +21,7 @@ COPIES = {
     "contributing.md": "CONTRIBUTING.md",
     "changelog.md": "CHANGELOG.md",
     "measurements.md": "benchmarks/README.md",
+    "internals/real-time-benchmark.md": "benchmarks/real_time/README.md",
 }
 #: Pages made of the code, by a module beside this one each.
 MADE = ("cli", "examples", "options")
