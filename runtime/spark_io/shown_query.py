@@ -66,7 +66,7 @@ class ShownQuery:
 
     def __init__(self, spark: SparkSession, name: str | None, query_id: str) -> None:
         self._spark = spark
-        self._folder = Path(tempfile.mkdtemp(prefix="mixedmode-shown-"))
+        self._folder = _folder(spark)
         started: StreamingQuery | None = None
         try:
             self._query = started = self._started(name, query_id)
@@ -215,6 +215,12 @@ def _end_thread(spark: SparkSession, execution: Any) -> None:
 def _object(spark: SparkSession, name: str) -> Any:
     """A Scala object."""
     return getattr(java_class(spark, f"{name}$"), "MODULE$")
+
+
+def _folder(spark: SparkSession) -> Path:
+    """A new folder that the JVM removes when it ends: where the driver is killed nobody else does."""
+    utils = java_class(spark, "org.apache.spark.util.Utils")
+    return Path(str(utils.createTempDir(tempfile.gettempdir(), "mixedmode-shown").getPath()))
 
 
 @contextmanager

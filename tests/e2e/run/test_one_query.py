@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import mixedmode
 import pytest
 import support
 from mixedmode import MixedQuery, QueryError
+from mixedmode.runtime.jvm.gateway import java_class
 from mixedmode.runtime.metrics import shown_run
+from mixedmode.runtime.spark_io.shown_query import ShownQuery
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -169,6 +173,19 @@ def test_a_job_without_live_input_is_a_query_and_tells_how_far_it_is(
     assert len(told) > 1 and told[0].sources[0].metrics["shards"]
     (observed,) = [one.observedMetrics["read"] for one in told if one.observedMetrics]
     assert (observed["rows"], observed["max(key)"]) == (len(EVENTS), max(key for key, _, _ in EVENTS))
+
+
+def test_the_jvm_removes_what_a_killed_driver_leaves(spark: SparkSession) -> None:
+    """The folder of the query that stands for a job is one of those that the JVM removes when it ends."""
+    shown = ShownQuery(spark, None, str(uuid.uuid4()))
+    try:
+        hooks = java_class(spark, "org.apache.spark.util.ShutdownHookManager")
+        checkpoint = shown._query._jsq.streamingQuery().resolvedCheckpointRoot()
+        folder = java_class(spark, "java.io.File")(urlsplit(checkpoint).path).getParentFile()
+        assert folder.isDirectory() and hooks.hasShutdownDeleteDir(folder)
+    finally:
+        shown.end(None)
+    assert not folder.exists()
 
 
 def test_a_job_that_fails_is_a_query_that_fails(world: World, seen: Seen) -> None:
