@@ -22,6 +22,7 @@ from mixedmode.runtime.operators.dedup.definition import Lateness, Retention
 from mixedmode.runtime.operators.dedup.operator import DedupOperator
 from mixedmode.runtime.operators.emission_watermark import EMITTED_COLUMN
 from mixedmode.runtime.operators.join.columns import LEFT, RIGHT, SIDE_COLUMN, TIME_COLUMN, side_column
+from mixedmode.runtime.operators.keyed.keyed_input import KeyedInput
 from mixedmode.runtime.operators.processor.cogroup.cogroup_form import Cogrouped as CogroupedRows
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
 from mixedmode.runtime.operators.processor.rows.row_form import RowsForm
@@ -188,13 +189,9 @@ class Buckets(Kind):
         return ProcessorOperator(
             BucketSums(self.length_ms, self.back_ms),
             uid=uid,
-            key_columns=("k",),
-            input_schema=ROWS,
-            key_schema=KEY,
+            rows=KeyedInput(ROWS, ("k",), KEY, "ts", follows),
             output_schema=ROWS,
             time_mode="eventTime",
-            event_time="ts",
-            follows_a_stage=follows,
         )
 
     def prepared(self, rows: list[dict[str, Any]], spec: EpochSpec) -> tuple[list[dict[str, Any]], pa.Schema]:
@@ -291,13 +288,9 @@ class Cogrouped(Buckets):
         return ProcessorOperator(
             CogroupSums(self.length_ms, self.back_ms),
             uid=uid,
-            key_columns=("__k0",),
-            input_schema=StructType().add("__k0", StringType()),
-            key_schema=KEY,
+            rows=KeyedInput(StructType().add("__k0", StringType()), ("__k0",), KEY, TIME_COLUMN, follows),
             output_schema=ROWS,
             time_mode="eventTime",
-            event_time=TIME_COLUMN,
-            follows_a_stage=follows,
             form=CogroupedRows(RowsForm(), ROWS, ROWS),
         )
 
