@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from graph_support import TIME, Kind, Row, key_group
 from mixedmode.runtime.operators.aggregate.buffers import CountBuffer, SumBuffer
-from mixedmode.runtime.operators.aggregate.definition import GroupColumns, GroupKey, OutputColumn, Partials
+from mixedmode.runtime.operators.aggregate.definition import GroupBy, GroupColumns, GroupKey, OutputColumn, Partials
 from mixedmode.runtime.operators.aggregate.operator import AggregateOperator
 from mixedmode.runtime.operators.aggregate.results import Result
 from mixedmode.runtime.operators.contract import EpochSpec, KeyedOperator
@@ -105,16 +105,17 @@ class Windows(Kind):
         window = StructType().add("start", TimestampType()).add("end", TimestampType())
         return AggregateOperator(
             uid=uid,
-            keys=(GroupKey("k", "k", "plain", False), GroupKey("w", "w", "window", True)),
-            group_columns=GroupColumns(()),
-            key_types=(pa.string(), WINDOW),
+            by=GroupBy(
+                (GroupKey("k", "k", "plain", False), GroupKey("w", "w", "window", True)),
+                (pa.string(), WINDOW),
+                GroupColumns(()),
+            ),
             partials=partials,
             output_schema=StructType()
             .add("k", StringType())
             .add("w", window)
             .add("n", LongType())
             .add("v", LongType()),
-            key_outputs=(0, 1),
             output_mode="append",
             event_time="ts",
         )
