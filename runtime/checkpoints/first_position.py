@@ -25,7 +25,7 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 from pyarrow import fs
@@ -231,8 +231,7 @@ class FirstPositions:
             batch.write.mode("overwrite").parquet(spark_uri(batch.sparkSession, location, self._rows))
             rows = self._make_durable()
             failpoint("first-rows-landed")
-            entry = self.store.spark_log.position(batch_id).offset_entry
-            settled.append(self._save(FirstPosition(self._identities, entry, rows)))
+            settled.append(self._settled(batch_id, rows=rows))
             if not rows:
                 delete_quietly(self._filesystem, self._rows)
             failpoint("first-position-saved")
@@ -250,14 +249,18 @@ class FirstPositions:
                 )
         return None
 
+    def _settled(self, batch_id: BatchId, **known: Any) -> FirstPosition:
+        """The position of a micro-batch, kept as the first."""
+        entry = self.store.spark_log.position(batch_id).offset_entry
+        return self._save(FirstPosition(self._identities, entry, **known))
+
     def _have_logged(self, live: LiveSource) -> FirstPosition | None:
         """Have the sources write down where they begin; an empty first micro-batch is committed on the way."""
         settled: list[FirstPosition] = []
 
         def look(batch: DataFrame, batch_id: BatchId) -> None:
             if batch.isEmpty():
-                entry = self.store.spark_log.position(batch_id).offset_entry
-                settled.append(self._save(FirstPosition(self._identities, entry, batch=batch_id)))
+                settled.append(self._settled(batch_id, batch=batch_id))
 
         live.drain(look, at_once=True)
         if settled:

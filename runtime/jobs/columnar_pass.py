@@ -169,7 +169,7 @@ class ColumnarPass(ScanPass):
             self.check_not_stopped(scans)
             runs, missed = self._runs(taken, live, epoch, Buckets(shards, self.max_parallelism), tuple(without))
         except NotTakenError as error:
-            self.leave_to_spark(error, scans=scans)
+            self.leave_to_spark(error, scans)
             return None
         rest += missed
         return ScannedRows(runs, reduce(DataFrame.unionByName, rest) if rest else None)

@@ -167,13 +167,13 @@ class RowPass(ScanPass):
         try:
             parts = recognise_parts(self.operator, inputs, epoch, engine, self.least_bytes)
         except NotTakenError as error:
-            self.leave_to_spark(error, scanned=False)
+            self.leave_to_spark(error)
             return None
         try:
             self.check_not_stopped(parts)
             return self._read(parts, epoch, Buckets(shards, self.max_parallelism), tuple(without))
         except NotTakenError as error:
-            self.leave_to_spark(error, scans=parts)
+            self.leave_to_spark(error, parts)
             return None
 
     def _read(

@@ -93,13 +93,12 @@ class ScanPass:
         digest = hashlib.sha256(f"{self.operator.uid} {scans!r}".encode()).hexdigest()
         return f"{self.stopped_folder}/{digest[:32]}"
 
-    def leave_to_spark(self, error: NotTakenError, *, scanned: bool = True, scans: object = None) -> None:
+    def leave_to_spark(self, error: NotTakenError, scans: object = None) -> None:
         """Remove the runs, and say why Spark reads.
 
         Args:
             error: the reason.
-            scanned: whether tasks have scanned files in vain.
-            scans: what they have scanned; a later run does not scan the same again.
+            scans: what tasks have scanned in vain, which a later run does not scan again; None: nothing.
 
         Raises:
             PlanError: Spark may not read: ``execution.backlog.engine`` names another engine.
@@ -111,14 +110,14 @@ class ScanPass:
                 f"execution.backlog.engine = {engine} cannot be had for stage {self.operator.uid}: {error};"
                 " use auto, which leaves to Spark what is not known to be the same"
             ) from error
-        path = self._stopped(scans) if scanned and scans is not None else None
+        if scans is None:
+            logger.info("Spark reads for stage %s: %s", self.operator.uid, error)
+            return
+        path = self._stopped(scans)
         if path is not None and self.filesystem.get_file_info(path).type == fs.FileType.NotFound:
             self.filesystem.create_dir(path.rpartition("/")[0], recursive=True)
             write_atomically(self.filesystem, path, str(error).encode())
-        if scanned:
-            logger.warning("Spark instead of Arrow reads the backlog of stage %s: %s", self.operator.uid, error)
-        else:
-            logger.info("Spark reads for stage %s: %s", self.operator.uid, error)
+        logger.warning("Spark instead of Arrow reads the backlog of stage %s: %s", self.operator.uid, error)
 
     def reports(
         self,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from ...support.failpoints import failpoint
 from ..clocks import now_ms
 from ..coordinators.event_channels import JobEvents
 from ..state.job_state import JobState
+from ..state.stage_state import StageState
 from .epoch_specs import OBSERVED, last_epoch_of, sorted_pass_of, streaming_epoch_of
 from .graph_epochs import GraphEpochs
 from .pinned_backlog import PinnedBacklog
@@ -275,24 +276,21 @@ class EpochRunner:
         """Whether anything would fire by event time if nothing waited at the live inputs."""
         if not self.job.fires_without_rows:
             return False
-        fired: dict[str, int] = {}
-        for stage in self.job.stages:
-            fired[stage.uid] = upto = self.graph.times.would_fire(stage, fired)
-            if self.state.stages[stage.uid].shards_due(upto, MIN_WATERMARK):
-                return True
-        return False
+        return any(stage.shards_due(upto, MIN_WATERMARK) for stage, upto in self._would_fire())
 
     def moves_if_idle(self) -> bool:
         """Whether anything would fire, or count as fired, by event time if nothing waited at the live inputs."""
         if not self.job.fires_without_rows:
             return False
         self._advance(now_ms())
+        return any(upto != stage.watermark.fired_ms for stage, upto in self._would_fire())
+
+    def _would_fire(self) -> Iterator[tuple[StageState, int]]:
+        """The stages, and what each would fire up to if nothing waited at the live inputs."""
         fired: dict[str, int] = {}
         for stage in self.job.stages:
             fired[stage.uid] = upto = self.graph.times.would_fire(stage, fired)
-            if upto != self.state.stages[stage.uid].watermark.fired_ms:
-                return True
-        return False
+            yield self.state.stages[stage.uid], upto
 
     def _advance(self, time_ms: int) -> None:
         """Have watermarks take the time into account: inputs that have been idle for too long hold nothing back."""
