@@ -28,7 +28,7 @@ from .epoch_specs import OBSERVED, last_epoch_of, sorted_pass_of, streaming_epoc
 from .graph_epochs import GraphEpochs
 from .pinned_backlog import PinnedBacklog
 from .source_rows import SourceRows
-from .stage_epochs import StageRequest
+from .stage_runs import StageRequest
 
 
 class ReusedShards(NamedTuple):
@@ -102,7 +102,7 @@ class EpochRunner:
         """
         with self.turn:
             self.check_stopped()
-            time_ms, orders = now_ms(), {}
+            time_ms, requests = now_ms(), {}
             for stage in self.job.readers:
                 inputs = () if rows is None else rows.by_input(stage)
                 frame, timed = union_of(inputs), None if rows is None else rows.timed(stage)
@@ -127,30 +127,30 @@ class EpochRunner:
                     has_input=rows is not None and not rows.nothing_came,
                 )
                 visited = None if rows is None or frame is not None else self._without_rows(stage, spec)
-                order = StageRequest(spec, frame, inputs, visited, reach, timed)
+                request = StageRequest(spec, frame, inputs, visited, reach, timed)
                 if pin is not None and not stage.edges:  # what follows others is pinned by what those hand on
-                    order = self._pinned(stage, order, pin, live_position)
-                orders[stage.uid] = order
-            self.graph.execute(phase, orders[self.first_stage.uid].spec, orders, pin)
+                    request = self._pinned(stage, request, pin, live_position)
+                requests[stage.uid] = request
+            self.graph.execute(phase, requests[self.first_stage.uid].spec, requests, pin)
             self.store.may_have_backlog = True
             failpoint("backlog-epoch-applied")
-            shards = sum(len(self.state.stages[uid].shards) for uid in orders)
-            return ReusedShards(sum(len(order.pinned.finished) for order in orders.values()), shards)
+            shards = sum(len(self.state.stages[uid].shards) for uid in requests)
+            return ReusedShards(sum(len(request.pinned.finished) for request in requests.values()), shards)
 
     def _pinned(
-        self, stage: StageSpec, order: StageRequest, pin: PinnedBacklog, live_position: str | None
+        self, stage: StageSpec, request: StageRequest, pin: PinnedBacklog, live_position: str | None
     ) -> StageRequest:
         """What a stage that reads the sources has to do in a pinned pass: what an earlier run has left of it."""
         is_first = stage is self.first_stage
         if is_first:
             known = pin.load(live_position)
-            spec, is_known = known or order.spec, known is not None
+            spec, is_known = known or request.spec, known is not None
             if not is_known:
                 pin.save(spec, live_position)
         else:
-            spec, is_known = pin.follow(stage.uid, order.spec, ())
+            spec, is_known = pin.follow(stage.uid, request.spec, ())
         pinned = self.graph.pinned_shards(pin, stage.uid, is_known=is_known, follows=not is_first)
-        return replace(order, spec=spec, pinned=pinned)
+        return replace(request, spec=spec, pinned=pinned)
 
     def streaming_epoch(
         self,
@@ -172,7 +172,7 @@ class EpochRunner:
         """
         with self.turn:
             self.check_stopped()
-            time_ms, orders = now_ms(), {}
+            time_ms, requests = now_ms(), {}
             at_once = self.graph.times.fires_at_once()
             for stage in self.job.readers:
                 state = self.state.stages[stage.uid]
@@ -188,8 +188,8 @@ class EpochRunner:
                 if not fires:
                     spec = replace(spec, firing_watermark_ms=state.watermark.fired_ms)
                 visited = self._without_rows(stage, spec) if shards is None else shards[stage.uid]
-                orders[stage.uid] = StageRequest(spec, frame, shards=visited, reach=reach, timed=timed)
-            self.graph.execute(phase, orders[self.first_stage.uid].spec, orders)
+                requests[stage.uid] = StageRequest(spec, frame, shards=visited, reach=reach, timed=timed)
+            self.graph.execute(phase, requests[self.first_stage.uid].spec, requests)
             self.deliver()
             failpoint("epoch-applied")
 
