@@ -25,13 +25,15 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.parquet as pq
 from pyarrow import fs
+from pyspark.sql import DataFrame, SparkSession
 
 from ...errors import CorruptStateError, PlanError
 from ...state.store.disk_syncs import sync_path
+from ..connectors.sources.live_query import LiveSource
 from ..connectors.sources.live_sources import LiveSourceFacts
 from ..spark_io.parquet import read_parquet
 from ..storage.checksummed import seal, unseal
@@ -41,11 +43,6 @@ from ..support.failpoints import failpoint
 from ..support.ids import FIRST_BATCH, BatchId
 from .metadata import SparkPosition
 from .store import CheckpointStore
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from ..connectors.sources.live_query import LiveSource
 
 logger = logging.getLogger(__name__)
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.sql import DataFrame
 
 from ..catalyst.spark_expressions import class_name, items
 from ..catalyst.spark_plans import analyzed, leaves
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _WILDCARD = re.compile(r"(?<!\\)[*?\[{]")
 #: In a glob a character that means itself.

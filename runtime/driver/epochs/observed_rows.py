@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Row
 
 from ...catalyst.spark_observations import observed_metrics
 from ...operators.frame_steps import Metrics
 from ...spec import JobSpec
 from .stage_runs import StageRun
-
-if TYPE_CHECKING:
-    from pyspark.sql import Row
 
 
 @dataclass

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
 
 from ....state.keys.keygroups import all_shards
 from ...jobs.executor import EpochExecutor
@@ -23,9 +24,6 @@ from ..state.job_state import JobState
 from .epoch_specs import following_epoch_of
 from .event_times import EventTimes
 from .stage_runs import StageRequest, StageRun, fired_upstream, reached_upstream
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 @dataclass

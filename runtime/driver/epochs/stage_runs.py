@@ -9,20 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, Row
 
 from ....state.keys.keygroups import ShardId, all_shards
 from ...connectors.sources.live_inputs import Reach
 from ...jobs.stage_epoch import NOT_PINNED, PinnedShards
 from ...operators.contract import EpochSpec
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
+from ...spec import StageSpec
 from ...tasks.report import ShardReport
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
-
-    from ...spec import StageSpec
-    from ..state.stage_state import StageState
+from ..state.stage_state import StageState
 
 
 @dataclass(frozen=True)

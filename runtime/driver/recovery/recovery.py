@@ -13,10 +13,11 @@ import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....errors import CheckpointMismatchError, OptionError
 from ....state.keys.registry import StateRegistry
+from ....state.store.compaction import StateRewrite
 from ...checkpoints.first_position import FirstPositions
 from ...checkpoints.identity import FOUND_BY_STATE, JobIdentity
 from ...checkpoints.metadata import CheckpointMetadata
@@ -28,6 +29,7 @@ from ...connectors.sources.live_sources import LiveSourceFacts, live_sources, so
 from ...operators.contract import EvolvedOperator, KeyedOperator
 from ...protocols.watermarks import ONLY
 from ...spark_io.spark_sources import log_numbers
+from ...spec import JobSpec, StageSpec
 from ...storage.filesystem import delete_quietly, exists
 from ...support.failpoints import failpoint
 from ...support.ids import NO_BATCH, JobId
@@ -40,10 +42,6 @@ from ..state.job_state import JobState
 from ..state.stage_handoffs import handoffs_of, output_place_of
 from .backlog_fingerprint import backlog_fingerprint
 from .initial_state import fresh_state, restored_state
-
-if TYPE_CHECKING:
-    from ....state.store.compaction import StateRewrite
-    from ...spec import JobSpec, StageSpec
 
 logger = logging.getLogger(__name__)
 

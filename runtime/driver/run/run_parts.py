@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from ...connectors.output_place import OutputPlace
 from ...connectors.stage_handoff import StageHandoff
 from ...jobs.executor import EpochExecutor
 from ...protocols.checkpoint_scheduler import COVERED_MS, CheckpointScheduler
+from ...spec import JobSpec
 from ...support.failpoints import BESIDE
 from ..checkpoint.async_checkpoint import CheckpointServices
 from ..checkpoint.checkpoint_thread import CompletingThread
@@ -18,9 +18,6 @@ from ..coordinators.event_channels import JobEvents
 from ..sources.source_cleaning import SourceCleaning
 from ..state.job_state import JobState
 from .run_context import RunContext
-
-if TYPE_CHECKING:
-    from ...spec import JobSpec
 
 
 def scheduler_of(job: JobSpec, state: JobState) -> CheckpointScheduler:
