@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from ..jvm.gateway import java_class, java_session, session_state
+from ..jvm.gateway import java_class, java_session, java_texts, session_state
 from .spark_plans import analyzed, frame_of
 
 logger = logging.getLogger(__name__)
@@ -44,10 +43,7 @@ def keeping_active(spark: SparkSession) -> Iterator[None]:
 
 def session_settings(spark: SparkSession) -> dict[str, str]:
     """``spark.conf.getAll``, in a few calls to the JVM instead of two for each entry."""
-    entries = java_session(spark).conf().getAllAsJava()
-    mapper = java_class(spark, "com.fasterxml.jackson.databind.ObjectMapper")()
-    found: dict[str, str] = json.loads(mapper.writeValueAsString(entries))
-    return found
+    return java_texts(spark, java_session(spark).conf().getAllAsJava())
 
 
 def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:

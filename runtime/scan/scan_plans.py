@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from ..catalyst.spark_plans import analyzed, input_files, leaves
 from ..catalyst.spark_session import session_settings
 from .expression_reader import ExpressionReader
 from .expressions.translator import constant_of
-from .expressions.values import Batch, Value
+from .expressions.values import Batch, Value, all_of
 from .parquet_scan import NotTakenError, ParquetScan
 from .partial_calls import PartialCall
 from .partial_scans import PartialScan, RecognisedScan, ScanKey
@@ -191,10 +190,9 @@ def _partials(
     reader: ExpressionReader, keys: list[ScanKey], calls: list[PartialCall], condition: list[Value]
 ) -> PartialScan:
     """What is computed; ``condition``: what has to hold for a row."""
-    whole = reduce(lambda one, other: Value("and", pa.bool_(), (one, other)), condition) if condition else None
     keys, calls = _apart(reader, keys, calls)
     scan = ParquetScan(tuple(reader.columns.values()), tuple(reader.of_paths.values()))
-    return PartialScan(scan, tuple(keys), tuple(calls), whole, tuple(reader.computed.items()))
+    return PartialScan(scan, tuple(keys), tuple(calls), all_of(condition), tuple(reader.computed.items()))
 
 
 def _parts_of(condition: Value) -> list[Value]:

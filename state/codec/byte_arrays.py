@@ -51,6 +51,12 @@ def offsets_of(array: pa.BinaryArray | pa.LargeBinaryArray) -> np.ndarray:
     return (raw - raw[0]).astype(np.int64, copy=False) if len(raw) else np.zeros(1, dtype=np.int64)
 
 
+def decimal_words(array: pa.Decimal128Array) -> np.ndarray:
+    """The unscaled values of decimals, each as its lower and its upper 64 bits; anything where they are null."""
+    words = np.frombuffer(array.buffers()[1], dtype=np.int64, count=2 * (array.offset + len(array)))
+    return words.reshape(-1, 2)[array.offset :]
+
+
 def ends_of(lengths: np.ndarray, data_type: type = np.int64) -> np.ndarray:
     """Where values of such lengths begin and end, one after the other."""
     ends: np.ndarray = np.zeros(len(lengths) + 1, dtype=data_type)
