@@ -37,6 +37,7 @@ from mixedmode.runtime.metrics.events.facts import FactListeners
 from mixedmode.runtime.metrics.run_events import RunEvents
 from mixedmode.runtime.metrics.run_history import RunHistory
 from mixedmode.runtime.operators.contract import KeyedOperator, ShardCounters
+from mixedmode.runtime.operators.keyed.keyed_input import KeyedInput
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
 from mixedmode.runtime.spec import JobSpec, LaneRead, Phase, Settings, StageSpec
 from mixedmode.runtime.tasks.report import ShardReport
@@ -214,9 +215,8 @@ class Driver:
     def __init__(self, folder: Path, shards: int, store: CountedStore | None = None) -> None:
         self._store = store
         operator = ProcessorOperator(
-            Idle(), uid="stage", key_columns=("key",), input_schema=_ROWS, key_schema=_KEY, output_schema=_OUTPUT,
-            time_mode="none", event_time=None,
-        )  # fmt: skip
+            Idle(), uid="stage", rows=KeyedInput(_ROWS, ("key",), _KEY, None), output_schema=_OUTPUT, time_mode="none"
+        )
         job = _job(folder, operator, shards)
         self.checkpoints_cost, self._events = Cost(), RunEvents(job, "benchmark")
         told = FactListeners(RunHistory("benchmark", job.name, job.sink.describe()), self._events)

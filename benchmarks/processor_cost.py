@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from mixedmode.runtime.operators.columnar import key_batches
 from mixedmode.runtime.operators.contract import ShardContext, ShardCounters
+from mixedmode.runtime.operators.keyed.keyed_input import KeyedInput
 from mixedmode.runtime.operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from mixedmode.runtime.operators.processor import run
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
@@ -116,12 +117,9 @@ def operator_of(processor: StatefulProcessor) -> ProcessorOperator:
     return ProcessorOperator(
         processor,
         uid="cost",
-        key_columns=("key",),
-        input_schema=_INPUT,
-        key_schema=_KEY,
+        rows=KeyedInput(_INPUT, ("key",), _KEY, "ts"),
         output_schema=_OUTPUT,
         time_mode="eventTime",
-        event_time="ts",
     )
 
 

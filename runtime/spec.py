@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from .connectors.staged_form import StagedForm, columns_of
 from .operators.contract import KeyedOperator
 from .operators.emission_watermark import EMITTED_COLUMN, emitted_when_due
-from .operators.frame_steps import FrameStep, Metrics, behind_steps
+from .operators.frame_steps import FrameStep, Metrics, behind_steps, metrics_of
 from .scan.engines import LEAST_BYTES
 from .settings import Settings
 
@@ -209,8 +209,7 @@ class StageSpec:
     @property
     def observed(self) -> tuple[Metrics, ...]:
         """What is computed of its rows on their way to it, for progress."""
-        ways = [*(read.steps for read in self.reads), *(edge.steps for edge in self.edges)]
-        return tuple(dict.fromkeys(step.metrics for steps in ways for step in steps if step.metrics is not None))
+        return metrics_of(*(read.steps for read in self.reads), *(edge.steps for edge in self.edges))
 
     def keeps_key_groups_of(self, earlier: KeyedOperator) -> bool:
         """Whether all its rows come from this stage, and each is in the key group here that it was in there."""

@@ -27,6 +27,7 @@ from ..runtime.operators.join.columns import (
     join_key_column,
     side_column,
 )
+from ..runtime.operators.keyed.keyed_input import KeyedInput
 from ..runtime.operators.keyed.keyed_rows import INITIAL_STATE_COLUMN, KEY_GROUP_COLUMN, KIND_COLUMN, NO_TIME, micros_of
 from ..runtime.operators.processor.cogroup.cogroup_form import Cogrouped
 from ..runtime.operators.processor.frames.frame_form import FramesForm
@@ -155,12 +156,9 @@ class LocalStage:
         operator = ProcessorOperator(
             self.processor,
             uid=UID,
-            key_columns=self.key_columns,
-            input_schema=self._taken,
-            key_schema=self.key_schema,
+            rows=KeyedInput(self._taken, self.key_columns, self.key_schema, self.event_time),
             output_schema=self.output,
             time_mode=self.time_mode,
-            event_time=self.event_time,
             initial=None if self.initial is None else InitialState(self.initial.schema, self.sides[0].keys),
             has_coordinator=self.coordinator is not None,
             event_max_bytes=settings.operator_event_max_bytes,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import records
 from mixedmode.state.store.files import StateFile
@@ -24,7 +23,7 @@ class _Piece:
 
     #: Waits until it is.
     durable: Callable[[], list[StateFile]]
-    file: Any
+    file: StateFile
     #: Whether it is known to whoever follows this shard.
     told: bool = False
 
@@ -42,15 +41,12 @@ class ChangeLog:
         writer: what only this process has in names of state files.
         epoch: its number.
         copy: the shard's local copy.
-        held: the entry of the cache of local copies, which says what the copy embodies.
         log: the timeline.
     """
 
-    def __init__(
-        self, folder: str, name: str, writer: str, epoch: int, copy: LocalStateCopy, held: Any, log: Timeline
-    ) -> None:
+    def __init__(self, folder: str, name: str, writer: str, epoch: int, copy: LocalStateCopy, log: Timeline) -> None:
         self._folder, self._name, self._writer, self._epoch, self._log = folder, name, writer, epoch, log
-        self._copy, self._held = copy, held
+        self._copy = copy
         self._get = copy.database.get
         self._pieces: list[_Piece] = []
         #: Since the last cut.
@@ -80,11 +76,12 @@ class ChangeLog:
         if durable is None:
             done = writer.finish()
             durable = done.copy
-        written = time.perf_counter()
-        self._pieces.append(_Piece(durable, writer._file))
+        written, file = time.perf_counter(), writer.file
+        assert file is not None
+        self._pieces.append(_Piece(durable, file))
         try:
             self._copy.database.write(keys, values, deletes=False)
-            self._held.manifest = self._held.manifest.append([writer._file])
+            self._copy.manifest = self._copy.manifest.append([file])
         except BaseException:
             self._copy.damaged = True
             raise

@@ -112,10 +112,9 @@ class Epoch:
         self._log("shard opened", how=[new - old for old, new in zip(before, after, strict=True)])
         # pyarrow imports pandas and 360 modules with its first array: not in the way of a row.
         pa.array([b""], pa.binary())
-        held = standby.held(cache, job.folder, self._shard)
         names = [f"{job.run}-{self._number}-{shard}" for shard in (self._shard, other)]
         self._standby = standby.Standby(cache, job.folder, other, names[1], manifests[other], self._log)
-        self._changes = ChangeLog(job.folder, names[0], str(os.getpid()), self._number, copy, held, self._log)
+        self._changes = ChangeLog(job.folder, names[0], str(os.getpid()), self._number, copy, self._log)
         self._producer = worker.kafka_producer(job.bootstrap, job.target, self._log)
 
     def _take(self, batches: Iterable[pa.RecordBatch]) -> None:

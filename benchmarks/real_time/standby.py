@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import Any
 
+from mixedmode.state.keys.keygroups import ShardId
 from mixedmode.state.store.files import StateFile
 from mixedmode.state.store.local_copy import LocalStateCache, LocalStateCopy
 from mixedmode.state.store.state_manifest import StateManifest
@@ -24,9 +24,9 @@ def acquire(cache: LocalStateCache, folder: str, shard: int, manifest: StateMani
     return cache.acquire(JOB, shard, manifest, fs.LocalFileSystem(), f"{folder}/pool", f"{folder}/local", _CACHE_BYTES)
 
 
-def held(cache: LocalStateCache, folder: str, shard: int) -> Any:
-    """What the cache knows of a shard's copy in this process; None: there is none."""
-    return cache._held.get((JOB, shard, f"{folder}/pool"))
+def held(cache: LocalStateCache, folder: str, shard: int) -> LocalStateCopy | None:
+    """A shard's copy in this process, as it is; None: there is none."""
+    return cache.known(JOB, ShardId(shard), f"{folder}/pool")
 
 
 class Standby:
@@ -53,17 +53,17 @@ class Standby:
 
     def follow(self) -> None:
         """Bring the copy up to the pieces that its shard has told of; they may never be committed."""
-        if held(self._cache, self._folder, self._shard) is None:
+        copy = held(self._cache, self._folder, self._shard)
+        if copy is None:
             return
         began, before = time.perf_counter(), self._followed
         if not before:
             # The commit's version first; what was followed of it is there already.
-            acquire(self._cache, self._folder, self._shard, self._committed)
+            copy = acquire(self._cache, self._folder, self._shard, self._committed)
         while os.path.exists(path := f"{self._folder}/pieces/{self._name}-{self._followed}"):
             with open(path) as told:
                 file = StateFile.from_json(json.load(told))
-            known = held(self._cache, self._folder, self._shard).manifest
-            acquire(self._cache, self._folder, self._shard, known.append([file]))
+            copy = acquire(self._cache, self._folder, self._shard, copy.manifest.append([file]))
             self._followed += 1
         took = time.perf_counter() - began
         if took > _LONG_S:

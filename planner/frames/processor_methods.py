@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
+from pyspark.sql import GroupedData
 from pyspark.sql.types import StructType
 
+from ...runtime.operators.processor.stateful_processor import AnyProcessor
+from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
 from ..stages.processor import TWS, TWS_IN_PANDAS, plan_processor
 from ..stages.processor_rows import ProcessorRows
 from ..stages.stage import KeyedStage
 from .schema_methods import KeySchemaMethods
-
-if TYPE_CHECKING:
-    from pyspark.sql import GroupedData
-
-    from ...runtime.operators.processor.stateful_processor import AnyProcessor
-    from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
 
 #: The frame of a stage's rows: a ``MixedFrame``.
 Frame = TypeVar("Frame")

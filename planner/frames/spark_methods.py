@@ -14,12 +14,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 from ...runtime.jvm.replaced_methods import replace_method, when_imported
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 #: The modules with the classes of Spark's frames, of its sessions, and of MLlib's transformers, models among them.
 _FRAMES, _SESSIONS, _ML = "pyspark.sql.classic.dataframe", "pyspark.sql.session", "pyspark.ml.base"

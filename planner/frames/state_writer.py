@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from ...errors import OptionError
 from ...runtime.checkpoints.savepoints.store import open_savepoint
 from ...runtime.offline.state_writer import StateWriter
 from ...runtime.storage.filesystem import path_text
 from .writer import MixedStreamWriter
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def state_writer(

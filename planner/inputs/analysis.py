@@ -9,20 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from ...errors import PlanError
 from ...runtime.catalyst.spark_expressions import class_name, items, tree, with_attributes, without_alias
 from ...runtime.catalyst.spark_plans import analyzed, explained, leaves
 from ...runtime.support.redaction import redacted
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from .inputs import Inputs
+from .inputs import Inputs
 
 #: Nodes that keep state of their own when their input is a stream.
 STATEFUL_NODES = {

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
 
 from ...runtime.spark_io.spark_delta import delta_reads
 from ...runtime.spark_io.spark_iceberg import iceberg_reads
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 def loose_tables(history: DataFrame) -> str | None:

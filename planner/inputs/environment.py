@@ -13,12 +13,10 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from ...errors import SetupError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 LEAST_PYTHON = (3, 10)
 LEAST_JAVA = 17

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -23,9 +23,6 @@ from ...runtime.catalyst.columns import quoted, time_us_sql
 from ...runtime.catalyst.spark_expressions import items
 from ...runtime.catalyst.spark_joins import with_metadata
 from ...runtime.catalyst.spark_plans import analyzed
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 #: Marks the watermark's column, and what is made of it.
 EVENT_TIME_MARK = "mixedmode.eventTime"

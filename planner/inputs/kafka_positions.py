@@ -11,18 +11,14 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType
 
 from ...errors import PlanError
+from ...runtime.spark_io.spark_kafka import TopicRange
 from .schemas import find_column, missing_column, quoted_columns
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from ...runtime.spark_io.spark_kafka import TopicRange
 
 #: Spark's number for the first message that there is.
 EARLIEST = -2

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import SparkSession
 
 from ...runtime.operators.processor.frames.frame_settings import NO_LIMIT, FrameSettings
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 #: As in Spark.
 _MAX_BYTES = 64 * 1024 * 1024

@@ -9,6 +9,7 @@ from pyspark import cloudpickle
 
 from ...errors import PlanError
 from ...runtime.operators.contract import KeyedOperator
+from ...runtime.operators.keyed.keyed_input import KeyedInput
 from ...runtime.operators.processor.group_state.operator import TIME_MODES, GroupStateOperator
 from ...runtime.spec import Settings
 from ..inputs.schemas import check_distinct_columns
@@ -75,15 +76,11 @@ def plan_group_state(
         return GroupStateOperator(
             function,
             uid=uid,
-            key_columns=columns.names,
-            input_schema=rows.schema,
-            key_schema=columns.schema,
+            rows=KeyedInput(rows.schema, columns.names, columns.schema, event_time, bool(rows.inputs.outputs)),
             output_schema=output_schema,
             state_schema=state_schema,
             timeout=timeout,
-            event_time=event_time,
             settings=frame_settings(rows.inputs.spark, exact_columns=True),
-            follows_a_stage=bool(rows.inputs.outputs),
             rows_per_call=rows_per_call(settings, spoken, event_time, None),
         )
 

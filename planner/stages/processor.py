@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from ...errors import PlanError
 from ...runtime.operators.contract import KeyedOperator
+from ...runtime.operators.keyed.keyed_input import KeyedInput
 from ...runtime.operators.processor.cogroup.cogroup_form import Cogrouped
 from ...runtime.operators.processor.definition import BLOCK_HANDLER
 from ...runtime.operators.processor.frames.frame_form import FramesForm
@@ -94,13 +95,9 @@ def plan_processor(
         return ProcessorOperator(
             processor,
             uid=uid,
-            key_columns=rows.columns.names,
-            input_schema=rows.taken,
-            key_schema=rows.key_schema,
+            rows=KeyedInput(rows.taken, rows.columns.names, rows.key_schema, event_time, bool(rows.inputs.outputs)),
             output_schema=output_schema,
             time_mode=times,
-            event_time=event_time,
-            follows_a_stage=bool(rows.inputs.outputs),
             initial=initial,
             has_coordinator=coordinator is not None,
             event_max_bytes=settings.operator_event_max_bytes,

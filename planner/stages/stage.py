@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructField, StructType
@@ -16,13 +16,11 @@ from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.catalyst.struct_fields import recast, with_own_fields
 from ...runtime.operators.contract import EpochSpec, KeyedOperator
 from ...runtime.protocols.event_time import MIN_WATERMARK
+from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
 from ...runtime.spec import Settings
 from ...runtime.support.ids import EpochNumber
 from ..inputs.event_time import CARRIER, EVENT_TIME_MARK, Watermark
 from ..inputs.inputs import InputPart, Inputs
-
-if TYPE_CHECKING:
-    from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
 
 #: Id under which the state of a job's only keyed stage is stored; part of the on-disk contract.
 STAGE_UID = "keyed-0"

@@ -6,17 +6,14 @@ Expressions and attributes are handles, as in :mod:`.spark_expressions`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from ..jvm.gateway import java_class, scala_sequence, session_state
 from .columns import column_fold
 from .spark_expressions import as_column, attribute, class_name, items, replaced, tree
 from .spark_plans import analyzed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 #: Which frame of ours a column was taken from, on the expression of its name.
 _FRAME_TAG = "mixedmode.frame"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
 
 from .prepared.micro_batch import plan_behind
 from .spark_expressions import class_name
 from .spark_plans import analyzed, contains, leaves
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 #: Of all files together, as they are on the disk.
 _MOST_BYTES = 1 << 20

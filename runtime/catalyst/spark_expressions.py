@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import is_
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import Column
+from pyspark.sql import Column, SparkSession
 
 from ..jvm.gateway import java_class, scala_sequence, session_state, simple_class_name
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 #: What a member of an expression raises that this version of Spark does not have.
 NO_SUCH_MEMBER = Py4JError

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from ..jvm.gateway import java_class
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def hyperloglog_tables(spark: SparkSession, precision: int) -> tuple[float, tuple[float, ...], tuple[float, ...]]:

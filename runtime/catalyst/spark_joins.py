@@ -9,18 +9,14 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql.types import StructType
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import DataType, StructType
 
 from ..jvm.gateway import java_class, scala_sequence
 from .spark_expressions import as_column, attribute, class_name, items, replaced, tree, with_attributes
 from .spark_plans import analyzed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.types import DataType
 
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
 #: How Spark's streams mark an event-time column.

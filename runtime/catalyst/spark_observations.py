@@ -7,17 +7,14 @@ write them again count once more.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.serializers import CPickleSerializer
-from pyspark.sql import Row
+from pyspark.sql import DataFrame, Row
 
 from ..jvm.gateway import java_class, query_execution
 from .spark_expressions import items
 from .spark_plans import without_nodes
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 def observed_metrics(frame: DataFrame) -> dict[str, Row]:

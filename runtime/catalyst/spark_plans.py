@@ -10,16 +10,13 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from operator import is_
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from ..jvm.gateway import java_class, java_session, query_execution, session_state
 from .spark_expressions import class_name, items, tree, with_children
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 #: What Spark's own Python code asks a frame for; nothing but a ``DataFrame`` has it.
 HANDLE = "_jdf"

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import RDD
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
-from ..jvm.gateway import java_class, java_session, session_state
+from ..jvm.gateway import java_class, java_session, java_texts, session_state
 from .spark_plans import analyzed, frame_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
 
 logger = logging.getLogger(__name__)
 
@@ -47,10 +43,7 @@ def keeping_active(spark: SparkSession) -> Iterator[None]:
 
 def session_settings(spark: SparkSession) -> dict[str, str]:
     """``spark.conf.getAll``, in a few calls to the JVM instead of two for each entry."""
-    entries = java_session(spark).conf().getAllAsJava()
-    mapper = java_class(spark, "com.fasterxml.jackson.databind.ObjectMapper")()
-    found: dict[str, str] = json.loads(mapper.writeValueAsString(entries))
-    return found
+    return java_texts(spark, java_session(spark).conf().getAllAsJava())
 
 
 def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:

@@ -8,17 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from operator import is_
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from ..jvm.gateway import java_array, java_class, java_type, scala_sequence
 from .spark_expressions import NO_SUCH_MEMBER, as_column, class_name, items, parsed, replaced, tree, with_children
 from .spark_plans import analyzed, frame_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
 
 _ANALYSIS, _OPTIMIZER = "org.apache.spark.sql.catalyst.analysis", "org.apache.spark.sql.catalyst.optimizer"
 _LOGICAL = "org.apache.spark.sql.catalyst.plans.logical"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ..jvm.gateway import scala_sequence
@@ -13,9 +13,6 @@ from .columns import RESERVED, quoted
 from .frame_columns import with_nodes
 from .spark_expressions import class_name, items, parsed
 from .spark_plans import analyzed
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _STAR, _STAR_EXCEPT, _REGEX = "UnresolvedStar", "UnresolvedStarExceptOrReplace", "UnresolvedRegex"
 

@@ -7,13 +7,10 @@ Both are casts, which go by the places of fields.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 Fold = Callable[[str], str]
 

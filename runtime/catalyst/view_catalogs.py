@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from ..jvm.gateway import java_session, session_state
 from .spark_expressions import items
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _ALL = "*"
 

@@ -25,13 +25,15 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pyarrow.parquet as pq
 from pyarrow import fs
+from pyspark.sql import DataFrame, SparkSession
 
 from ...errors import CorruptStateError, PlanError
 from ...state.store.disk_syncs import sync_path
+from ..connectors.sources.live_query import LiveSource
 from ..connectors.sources.live_sources import LiveSourceFacts
 from ..spark_io.parquet import read_parquet
 from ..storage.checksummed import seal, unseal
@@ -41,11 +43,6 @@ from ..support.failpoints import failpoint
 from ..support.ids import FIRST_BATCH, BatchId
 from .metadata import SparkPosition
 from .store import CheckpointStore
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from ..connectors.sources.live_query import LiveSource
 
 logger = logging.getLogger(__name__)
 
@@ -231,8 +228,7 @@ class FirstPositions:
             batch.write.mode("overwrite").parquet(spark_uri(batch.sparkSession, location, self._rows))
             rows = self._make_durable()
             failpoint("first-rows-landed")
-            entry = self.store.spark_log.position(batch_id).offset_entry
-            settled.append(self._save(FirstPosition(self._identities, entry, rows)))
+            settled.append(self._settled(batch_id, rows=rows))
             if not rows:
                 delete_quietly(self._filesystem, self._rows)
             failpoint("first-position-saved")
@@ -250,14 +246,18 @@ class FirstPositions:
                 )
         return None
 
+    def _settled(self, batch_id: BatchId, **known: Any) -> FirstPosition:
+        """The position of a micro-batch, kept as the first."""
+        entry = self.store.spark_log.position(batch_id).offset_entry
+        return self._save(FirstPosition(self._identities, entry, **known))
+
     def _have_logged(self, live: LiveSource) -> FirstPosition | None:
         """Have the sources write down where they begin; an empty first micro-batch is committed on the way."""
         settled: list[FirstPosition] = []
 
         def look(batch: DataFrame, batch_id: BatchId) -> None:
             if batch.isEmpty():
-                entry = self.store.spark_log.position(batch_id).offset_entry
-                settled.append(self._save(FirstPosition(self._identities, entry, batch=batch_id)))
+                settled.append(self._settled(batch_id, batch=batch_id))
 
         live.drain(look, at_once=True)
         if settled:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...state.keys.keygroups import shard_ranges
 from ...state.keys.registry import schema_to_json
 from ...state.store.state_manifest import StateManifest
 from ..operators.contract import KeyedOperator
+from ..spec import JobSpec
 from .metadata import OperatorState, ShardState, StateLayout
-
-if TYPE_CHECKING:
-    from ..spec import JobSpec
 
 
 def layout_of(operator: KeyedOperator) -> StateLayout:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
+
+from pyspark.sql import SparkSession
 
 from ...errors import OptionError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 class Named(Protocol):

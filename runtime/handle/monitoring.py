@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame
 
 from ...errors import QueryError
 from ..jvm.spark_errors import what_happened
@@ -14,9 +16,6 @@ from ..support.frozen_collections import FrozenDict
 from ..support.notebook_html import bar_html, facts_html
 from ..support.terminal import print_plan
 from .query_run import QueryRun
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 class QueryStatus(dict[str, Any]):

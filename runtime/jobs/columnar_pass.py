@@ -169,7 +169,7 @@ class ColumnarPass(ScanPass):
             self.check_not_stopped(scans)
             runs, missed = self._runs(taken, live, epoch, Buckets(shards, self.max_parallelism), tuple(without))
         except NotTakenError as error:
-            self.leave_to_spark(error, scans=scans)
+            self.leave_to_spark(error, scans)
             return None
         rest += missed
         return ScannedRows(runs, reduce(DataFrame.unionByName, rest) if rest else None)
@@ -182,7 +182,7 @@ class ColumnarPass(ScanPass):
         rest: list[DataFrame] = []
         for part in parts:
             try:
-                sums, least_bytes = self.settings.backlog_float_sums, self.least_bytes
+                sums, least_bytes = self.settings.backlog_float_sums, self.place.least_bytes
                 taken.append((recognise(self.operator, part, epoch, engine, sums, least_bytes), part))
             except NotTakenError as error:
                 logger.info("Spark reads for stage %s: %s", self.operator.uid, error)
@@ -199,7 +199,7 @@ class ColumnarPass(ScanPass):
     ) -> tuple[PartialRuns, list[DataFrame]]:
         """The runs of what is scanned, and those parts of the live input that Spark has to read after all."""
         self.discard()
-        self.filesystem.create_dir(self.folder, recursive=True)
+        self.filesystem.create_dir(self.place.folder, recursive=True)
         first = taken[0][0].partials
         schema, paths, sums = self._schema(first), list[str](), Sums()
         missed: list[DataFrame] = []
@@ -260,7 +260,7 @@ class ColumnarPass(ScanPass):
             source=source,
             parts=tuple(map(tuple, parts)),
             target=self.filesystem,
-            folder=self.folder,
+            folder=self.place.folder,
             name=name,
             schema=schema,
             group_columns=self.operator.key_group_columns,

@@ -22,7 +22,6 @@ from ..connectors.output_place import OutputPlace
 from ..operators.admission import can_be_late
 from ..operators.contract import INPUT_ROWS, EpochSpec, KeyedOperator, ShardCounters
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
-from ..scan.engines import LEAST_BYTES
 from ..spec import Settings
 from ..support.failpoints import failpoint
 from ..support.ids import JobId, RunId
@@ -36,6 +35,7 @@ from .columnar_pass import ColumnarPass
 from .output_transform_task import staged_rows
 from .report_collector import ReportCollector
 from .row_pass import RowPass
+from .scan_pass import ScanPlace
 from .shard_placement import ShardPlacement
 from .stage_epoch import NOT_PINNED, EpochRows, EpochRun, PinnedShards, StageEpoch, StageResult
 from .stage_jobs import StageJobs
@@ -70,19 +70,15 @@ class EpochExecutor:
     output_transform: OutputTransform | None = None
     #: Whether something is computed of rows on their way, for progress.
     observes: bool = False
-    #: Where tasks leave partial aggregates for those of the shards; None: Spark makes all of them.
-    runs_folder: str | None = None
-    #: Where it is remembered that tasks have scanned in vain; None: nowhere.
-    stopped_folder: str | None = None
-    #: By ``execution.backlog.engine`` = ``auto`` Spark reads files that have less together.
-    scan_least_bytes: int = LEAST_BYTES
+    #: Where tasks leave what they read in place of Spark for those of the shards; None: Spark reads all.
+    scans: ScanPlace | None = None
     #: The driver's pauses, for passes that may be held between shards; None: it makes none.
     pause: PassPause | None = None
 
     def __post_init__(self) -> None:
         self._pickled = cloudpickle.dumps(self.operator)
-        self._columnar = None if self.runs_folder is None else self._scan_pass(ColumnarPass, self.runs_folder)
-        self._row_pass = None if self.runs_folder is None else self._scan_pass(RowPass, self.runs_folder)
+        self._columnar = None if self.scans is None else self._scan_pass(ColumnarPass, self.scans)
+        self._row_pass = None if self.scans is None else self._scan_pass(RowPass, self.scans)
         self._placement: ShardPlacement | None = None
         self._can_place: bool | None = None
         self._asking = threading.Lock()
@@ -240,18 +236,16 @@ class EpochExecutor:
         )
         return StageResult([report], observed_metrics(job) if self.observes else {})
 
-    def _scan_pass(self, kind: type[_ScanPass], folder: str) -> _ScanPass:
+    def _scan_pass(self, kind: type[_ScanPass], place: ScanPlace) -> _ScanPass:
         return kind(
             spark=self.spark,
             operator=self.operator,
             settings=self.settings,
             filesystem=self.state_filesystem,
-            folder=folder,
+            place=place,
             max_parallelism=self.max_parallelism,
             run_id=self.run_id,
             progress_folder=self.progress_folder,
-            stopped_folder=self.stopped_folder,
-            least_bytes=self.scan_least_bytes,
         )
 
     def task(self, epoch: StageEpoch, shards: tuple[ShardId, ...]) -> ShardTask:

@@ -165,15 +165,15 @@ class RowPass(ScanPass):
         if can_be_late(epoch.late_watermark_ms):
             return None
         try:
-            parts = recognise_parts(self.operator, inputs, epoch, engine, self.least_bytes)
+            parts = recognise_parts(self.operator, inputs, epoch, engine, self.place.least_bytes)
         except NotTakenError as error:
-            self.leave_to_spark(error, scanned=False)
+            self.leave_to_spark(error)
             return None
         try:
             self.check_not_stopped(parts)
             return self._read(parts, epoch, Buckets(shards, self.max_parallelism), tuple(without))
         except NotTakenError as error:
-            self.leave_to_spark(error, scans=parts)
+            self.leave_to_spark(error, parts)
             return None
 
     def _read(
@@ -186,7 +186,7 @@ class RowPass(ScanPass):
         work = parts[0][0]
         ranks = _ranks([scan for _, scan in parts]) if work.has_places else {}
         self.discard()
-        self.filesystem.create_dir(self.folder, recursive=True)
+        self.filesystem.create_dir(self.place.folder, recursive=True)
         paths: list[list[str]] = [[] for _ in work.sides]
         rows = 0
         tasks = []
@@ -233,7 +233,7 @@ class RowPass(ScanPass):
             source=source,
             parts=tuple(_in_order([RankedPart(part, paths[part.path]) for part in some]) for some in parts),
             target=self.filesystem,
-            folder=self.folder,
+            folder=self.place.folder,
             name=name,
             buckets=buckets,
             without=without,

@@ -41,6 +41,18 @@ Report = TypeVar("Report", bound=TaskReport)
 
 
 @dataclass(frozen=True)
+class ScanPlace:
+    """Where tasks leave what they read for a stage, and from which size on they read."""
+
+    #: The folder of their runs, of this stage alone.
+    folder: str
+    #: Where it is remembered that scans were stopped, until the backlog is over; None: nowhere.
+    stopped_folder: str | None = None
+    #: By ``execution.backlog.engine`` = ``auto`` Spark reads files that have less together.
+    least_bytes: int = LEAST_BYTES
+
+
+@dataclass(frozen=True)
 class ScanPass:
     """A sorted pass whose tasks read files.
 
@@ -49,28 +61,24 @@ class ScanPass:
         operator: the stage's.
         settings: the job's.
         filesystem: where runs go.
-        folder: their folder there, of this stage alone.
+        place: where there.
         max_parallelism: number of key groups.
         run_id: of this run.
         progress_folder: where tasks report how far they are; None: nobody looks.
-        stopped_folder: where it is remembered that scans were stopped, until the backlog is over; None: nowhere.
-        least_bytes: by ``auto`` Spark reads files that have less together.
     """
 
     spark: SparkSession
     operator: KeyedOperator
     settings: Settings
     filesystem: fs.FileSystem
-    folder: str
+    place: ScanPlace
     max_parallelism: int
     run_id: RunId
     progress_folder: str | None = None
-    stopped_folder: str | None = None
-    least_bytes: int = LEAST_BYTES
 
     def discard(self) -> None:
         """Remove the runs, also those of attempts that have lost."""
-        delete_quietly(self.filesystem, self.folder)
+        delete_quietly(self.filesystem, self.place.folder)
 
     def check_not_stopped(self, scans: object) -> None:
         """Raise if tasks of an earlier run of this backlog have scanned the same in vain.
@@ -88,18 +96,17 @@ class ScanPass:
 
     def _stopped(self, scans: object) -> str | None:
         """The file that says that a scan was stopped; None: it is not remembered."""
-        if self.stopped_folder is None or self.settings.backlog_engine != AUTO:
+        if self.place.stopped_folder is None or self.settings.backlog_engine != AUTO:
             return None
         digest = hashlib.sha256(f"{self.operator.uid} {scans!r}".encode()).hexdigest()
-        return f"{self.stopped_folder}/{digest[:32]}"
+        return f"{self.place.stopped_folder}/{digest[:32]}"
 
-    def leave_to_spark(self, error: NotTakenError, *, scanned: bool = True, scans: object = None) -> None:
+    def leave_to_spark(self, error: NotTakenError, scans: object = None) -> None:
         """Remove the runs, and say why Spark reads.
 
         Args:
             error: the reason.
-            scanned: whether tasks have scanned files in vain.
-            scans: what they have scanned; a later run does not scan the same again.
+            scans: what tasks have scanned in vain, which a later run does not scan again; None: nothing.
 
         Raises:
             PlanError: Spark may not read: ``execution.backlog.engine`` names another engine.
@@ -111,14 +118,14 @@ class ScanPass:
                 f"execution.backlog.engine = {engine} cannot be had for stage {self.operator.uid}: {error};"
                 " use auto, which leaves to Spark what is not known to be the same"
             ) from error
-        path = self._stopped(scans) if scanned and scans is not None else None
+        if scans is None:
+            logger.info("Spark reads for stage %s: %s", self.operator.uid, error)
+            return
+        path = self._stopped(scans)
         if path is not None and self.filesystem.get_file_info(path).type == fs.FileType.NotFound:
             self.filesystem.create_dir(path.rpartition("/")[0], recursive=True)
             write_atomically(self.filesystem, path, str(error).encode())
-        if scanned:
-            logger.warning("Spark instead of Arrow reads the backlog of stage %s: %s", self.operator.uid, error)
-        else:
-            logger.info("Spark reads for stage %s: %s", self.operator.uid, error)
+        logger.warning("Spark instead of Arrow reads the backlog of stage %s: %s", self.operator.uid, error)
 
     def reports(
         self,

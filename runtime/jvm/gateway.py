@@ -12,6 +12,7 @@ by their whole names.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -113,3 +114,10 @@ def new(spark: SparkSession, found: Any) -> Any:
     gateway: Any = spark.sparkContext._gateway
     nothing = gateway.new_array(java_class(spark, "java.lang.Object"), 0)
     return found.getConstructor(gateway.new_array(java_class(spark, "java.lang.Class"), 0)).newInstance(nothing)
+
+
+def java_texts(spark: SparkSession, entries: Any) -> dict[str, str]:
+    """A map of Java's of texts, in one call instead of two for each entry."""
+    mapper = java_class(spark, "com.fasterxml.jackson.databind.ObjectMapper")()
+    found: dict[str, str] = json.loads(mapper.writeValueAsString(entries))
+    return found

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
-from .gateway import java_class, session_state
+from .gateway import java_texts, session_state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,8 +24,7 @@ def hadoop_settings(prefix: str, bucket: str) -> dict[str, str]:
     if spark is None:
         return {}
     conf = session_state(spark).newHadoopConf()
-    mapper = java_class(spark, "com.fasterxml.jackson.databind.ObjectMapper")()
-    found: dict[str, str] = json.loads(mapper.writeValueAsString(conf.getPropsWithPrefix(prefix)))
+    found = java_texts(spark, conf.getPropsWithPrefix(prefix))
     own = f"bucket.{bucket}."
     if conf.get("hadoop.security.credential.provider.path"):
         for name in (*_SECRETS, *(own + secret for secret in _SECRETS)):

@@ -13,11 +13,12 @@ import platform
 import socket
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyspark
 
 from ..jvm.spark_errors import what_happened
+from ..spec import JobSpec, StageSpec
 from .event_translation import EventTranslator
 from .events import facts
 from .events.event_files import HistoryFolder
@@ -26,9 +27,6 @@ from .events.events import CheckpointCompleted, InputNode, PlannedPhase, RunBega
 from .events.facts import Fact
 from .events.mailbox import Mailbox
 from .events.run_listener import LISTENERS, Listeners, is_routine
-
-if TYPE_CHECKING:
-    from ..spec import JobSpec, StageSpec
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import Row
 
 from ..checkpoints.identity import query_id
 from ..jvm.spark_errors import cause_first
@@ -37,9 +39,6 @@ from .events.facts import (
 from .fact_descriptions import description_of
 from .lifecycle import LifecycleEvent
 from .progress import QueryProgress, timestamp
-
-if TYPE_CHECKING:
-    from pyspark.sql import Row
 
 logger = logging.getLogger(__name__)
 

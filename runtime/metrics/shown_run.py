@@ -7,7 +7,9 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from ..jvm.spark_errors import cause_first
 from ..spark_io.shown_query import GONE, ShownQuery
@@ -15,9 +17,6 @@ from .events.events import PhaseBegan, RunRestored
 from .events.facts import BacklogMoved, EpochReport, Fact, OffsetsKnown, RunFailed, RunFinished, RunStopped
 from .progress import QueryProgress, timestamp
 from .spark_progress import backlog_progress, observed_values, spark_progress
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
 

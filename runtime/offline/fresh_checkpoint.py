@@ -5,17 +5,14 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from ..checkpoints.metadata import CheckpointMetadata, SourceState
 from ..checkpoints.state_layout import empty_stage
 from ..connectors.transaction import SinkTransaction
 from ..driver.recovery.initial_state import fresh_watermark
+from ..spec import JobSpec
 from ..support.ids import NO_EPOCH, CheckpointId, JobId
 from .history_pass import TRIGGER
-
-if TYPE_CHECKING:
-    from ..spec import JobSpec
 
 
 def fresh_checkpoint(job: JobSpec, event_times_ms: Mapping[str, int], *, reads_history: bool) -> CheckpointMetadata:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ...errors import PlanError
 from ..checkpoints.branch import Branch
@@ -33,12 +32,10 @@ from ..driver.state.job_state import CheckpointSnapshot
 from ..jvm.worker_errors import raised_in_workers
 from ..metrics.backlog_progress import BacklogProgress
 from ..metrics.events.facts import Fact
+from ..spec import JobSpec
 from ..storage.filesystem import resolve
 from ..support.clean_up import take_all
 from ..support.ids import NO_JOB, CheckpointId, JobId, RunId
-
-if TYPE_CHECKING:
-    from ..spec import JobSpec
 
 #: Why the checkpoint was taken.
 TRIGGER = "state-writer"

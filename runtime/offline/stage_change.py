@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import pyarrow as pa
 from pyarrow import fs
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ...errors import MixedModeError, StateSchemaError, UnknownStateError
@@ -29,9 +29,6 @@ from ..tasks.report import REPORT_SCHEMA, ShardReport
 from ..tasks.state.scan_task import LOCAL_DIR, Shards
 from ..tasks.state.state_change_task import ORDER, TAG, StateChangeTask, change_key_column, change_schema
 from .state_frames import StageKey, StateFrames
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Mode = Literal["overwrite", "merge"]
 MODES = ("overwrite", "merge")

@@ -10,9 +10,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ByteType,
@@ -34,9 +34,6 @@ from ..catalyst.columns import columns_ddl, normalise_floats, quoted
 from ..catalyst.types.arrow_types import arrow_type
 from ..tasks.state.scan_task import struct_of
 from ..tasks.state.state_change_task import EXPIRES, ORDER, REMOVED, TAG, change_key_column, value_columns
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 #: What the reader shows besides, and what is of no meaning here.
 _IGNORED = ("partition_id",)

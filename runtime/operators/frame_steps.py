@@ -53,6 +53,11 @@ class FrameStep:
         return self.carrying(frame, F.col(quoted(column)))
 
 
+def metrics_of(*ways: Sequence[FrameStep]) -> tuple[Metrics, ...]:
+    """What is computed of rows on their ways, each once."""
+    return tuple(dict.fromkeys(step.metrics for steps in ways for step in steps if step.metrics is not None))
+
+
 def behind_steps(rows: Sequence[tuple[DataFrame, Sequence[FrameStep]]], kept: str) -> list[DataFrame]:
     """Rows behind the operations on them; what is observed together becomes one frame where it is observed.
 

@@ -15,7 +15,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from .emission_watermark import EMITTED_COLUMN
-from .frame_steps import FrameStep, Metrics, behind_steps
+from .frame_steps import FrameStep, Metrics, behind_steps, metrics_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -68,8 +68,7 @@ class OutputTransform:
     @property
     def observed(self) -> tuple[Metrics, ...]:
         """What is computed of the rows on their way, for progress."""
-        ways = [self.steps, *(branch.steps for branch in self.branches)]
-        return tuple(dict.fromkeys(step.metrics for steps in ways for step in steps if step.metrics is not None))
+        return metrics_of(self.steps, *(branch.steps for branch in self.branches))
 
     @property
     def templates(self) -> tuple[DataFrame, ...]:

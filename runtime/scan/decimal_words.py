@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from ...state.codec.byte_arrays import decimal_words
+
 
 def unscaled(array: pa.Array) -> np.ndarray | None:
     """The unscaled values of decimals, anything where they are null; None: one of them needs more than 64 bits."""
-    words = np.frombuffer(array.buffers()[1], dtype=np.int64, count=2 * (array.offset + len(array)))
-    low, high = words.reshape(-1, 2)[array.offset :].T
+    low, high = decimal_words(array).T
     differ = high != low >> 63
     if array.null_count:
         differ &= array.is_valid().to_numpy(zero_copy_only=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +13,7 @@ from ..catalyst.spark_expressions import class_name, constant, items
 from ..catalyst.types.arrow_types import arrow_type
 from .expressions.long_expressions import long_expression
 from .expressions.translations import translator
-from .expressions.values import Value
+from .expressions.values import Value, all_of
 from .parquet_scan import NotTakenError, ScanColumn, is_scannable
 from .partial_calls import PartialCall, is_element, is_extreme, is_sum, is_whole_number
 from .partial_scans import ScanKey
@@ -145,13 +144,12 @@ class ExpressionReader:
             return self._set(name, text, expression)
         if kind not in ("Count", "Sum", "Min", "Max") or "try_" in str(function.prettyName()):
             raise NotTakenError(f"{text} is not count, sum, min or max")
-        condition = self.value(expression.filter().get()) if expression.filter().isDefined() else None
+        condition = self._filter(expression)
         if kind == "Count" and len(children) > 1:
             # Rows that have values of all of them.
             conditions = [Value("is_valid", pa.bool_(), (self.value(child),)) for child in children]
             conditions += [] if condition is None else [condition]
-            whole = reduce(lambda one, other: Value("and", pa.bool_(), (one, other)), conditions)
-            column = self._under(whole, Value("constant", pa.bool_(), (), (True,)), text)
+            column = self._under(all_of(conditions), Value("constant", pa.bool_(), (), (True,)), text)
             return PartialCall(name, "count", column, pa.int64())
         child = children[0]
         if kind == "Count" and child.foldable() and constant(child) is not None and condition is None:
@@ -167,14 +165,16 @@ class ExpressionReader:
         column = self._under(condition, value, shown)
         return PartialCall(name, "min" if kind == "Min" else "max", column, value.type)
 
+    def _filter(self, expression: Any) -> Value | None:
+        return self.value(expression.filter().get()) if expression.filter().isDefined() else None
+
     def _set(self, name: str, text: str, expression: Any) -> PartialCall:
         """The different values, which a count or a sum is made of: nobody sees their order."""
         (child,) = items(expression.aggregateFunction().children())
         value = self.value(child)
         if not is_element(value.type):
             raise NotTakenError(f"{text} is of type {child.dataType().simpleString()}")
-        condition = self.value(expression.filter().get()) if expression.filter().isDefined() else None
-        column = self._under(condition, value, str(child.sql()))
+        column = self._under(self._filter(expression), value, str(child.sql()))
         return PartialCall(name, "set", column, pa.list_(pa.field("element", value.type, nullable=False)))
 
     def _sum(self, name: str, text: str, child: Any, condition: Value | None) -> PartialCall:

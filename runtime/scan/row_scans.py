@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -21,7 +20,7 @@ from ..catalyst.spark_expressions import class_name, constant, items, with_attri
 from ..catalyst.spark_plans import analyzed, input_files
 from ..spark_io.file_numbers import ReadFile, listed_files
 from .expression_reader import ExpressionReader
-from .expressions.values import Value
+from .expressions.values import Value, all_of
 from .parquet_scan import NotTakenError, ParquetScan
 from .scan_plans import check_relation, relation_of
 
@@ -91,8 +90,7 @@ def _recognised(
     expressions, conditions = _below(spark, plan, [output[name] for name in names])
     found = dict(zip(names, expressions, strict=True))
     reader = ExpressionReader.of_files(relation, "spark")
-    values = [reader.value(one) for one in conditions]
-    condition = reduce(lambda one, other: Value("and", pa.bool_(), (one, other)), values) if values else None
+    condition = all_of([reader.value(one) for one in conditions])
     columns = []
     for name in wanted:
         value = reader.value(_plain(found[name], name in keys))

@@ -7,9 +7,8 @@ has made something else of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from ..catalyst.spark_plans import analyzed, input_files, leaves
 from ..catalyst.spark_session import session_settings
 from .expression_reader import ExpressionReader
 from .expressions.translator import constant_of
-from .expressions.values import Batch, Value
+from .expressions.values import Batch, Value, all_of
 from .parquet_scan import NotTakenError, ParquetScan
 from .partial_calls import PartialCall
 from .partial_scans import PartialScan, RecognisedScan, ScanKey
@@ -113,9 +112,7 @@ def recognised_rows(prepared: DataFrame, schema: StructType, texts: Mapping[str,
         known, conditions = _below(spark, aggregate.child(), leaf)
         # The rows have an order, in which sums are rounded as Spark rounds them.
         reader = ExpressionReader(leaf, types, {}, "fast")
-        condition = [part for one in conditions for part in _parts_of(reader.value(one))]
-        keys, calls = _keys_and_calls(spark, plan, known, reader, texts)
-        _check_settings(spark, [*condition, *reader.computed.values()])
+        keys, calls, condition = _computed(spark, plan, known, conditions, reader, texts)
     except (Py4JError, PySparkException, ValueError) as error:
         raise NotTakenError(f"Spark's plan cannot be read: {str(error).splitlines()[0]}") from error
     return _partials(reader, keys, calls, condition)
@@ -127,12 +124,25 @@ def _recognised(spark: SparkSession, plan: Any, texts: Mapping[str, str], float_
     check_relation(spark, relation, 0)
     known, conditions = _below(spark, aggregate.child())
     reader = ExpressionReader.of_files(relation, float_sums)
-    condition = [part for one in conditions for part in _parts_of(reader.value(one))]
-    keys, calls = _keys_and_calls(spark, plan, known, reader, texts)
-    _check_settings(spark, [*condition, *reader.computed.values()])
+    keys, calls, condition = _computed(spark, plan, known, conditions, reader, texts)
     uris, constants = _files(spark, relation.relation(), reader, condition)
     left = [part for part in condition if not part.columns or not part.columns <= reader.of_paths.keys()]
     return RecognisedScan(_partials(reader, keys, calls, left), uris, constants)
+
+
+def _computed(
+    spark: SparkSession,
+    plan: Any,
+    known: Mapping[int, Any],
+    conditions: Sequence[Any],
+    reader: ExpressionReader,
+    texts: Mapping[str, str],
+) -> tuple[list[ScanKey], list[PartialCall], list[Value]]:
+    """The keys and partial aggregates of a plan, and what has to hold for a row."""
+    condition = [part for one in conditions for part in _parts_of(reader.value(one))]
+    keys, calls = _keys_and_calls(spark, plan, known, reader, texts)
+    _check_settings(spark, [*condition, *reader.computed.values()])
+    return keys, calls, condition
 
 
 def _aggregate_of(plan: Any) -> Any:
@@ -180,10 +190,9 @@ def _partials(
     reader: ExpressionReader, keys: list[ScanKey], calls: list[PartialCall], condition: list[Value]
 ) -> PartialScan:
     """What is computed; ``condition``: what has to hold for a row."""
-    whole = reduce(lambda one, other: Value("and", pa.bool_(), (one, other)), condition) if condition else None
     keys, calls = _apart(reader, keys, calls)
     scan = ParquetScan(tuple(reader.columns.values()), tuple(reader.of_paths.values()))
-    return PartialScan(scan, tuple(keys), tuple(calls), whole, tuple(reader.computed.items()))
+    return PartialScan(scan, tuple(keys), tuple(calls), all_of(condition), tuple(reader.computed.items()))
 
 
 def _parts_of(condition: Value) -> list[Value]:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from ...errors import SetupError
 from .spark_formats import data_source
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 #: Packages of Delta and Iceberg that this version was tried with, by Spark's minor version.
 _TRIED = {

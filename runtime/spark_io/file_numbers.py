@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ..catalyst.spark_expressions import constant
 from ..catalyst.spark_plans import analyzed
 from ..jvm.gateway import scala_sequence
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 #: A file: when it was modified, in milliseconds, and its path.
 ReadFile = tuple[int, str]

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from ..catalyst.prepared.micro_batch import plan_behind
@@ -31,9 +32,6 @@ from ..catalyst.spark_plans import analyzed, frame_of, leaves
 from ..jvm.gateway import query_execution, scala_sequence
 from .file_numbers import NUMBER_BITS, ReadFile, file_number, listed_files
 from .spark_sources import PlannedSource
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 #: Which file the row is of, and the upper bits of its place in there; of Kafka the time, and the partition.
 ARRIVAL_FILE_COLUMN = "__arrived_file"

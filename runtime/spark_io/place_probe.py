@@ -15,10 +15,10 @@ import socket
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import fs
+from pyspark.sql import SparkSession
 
 from ...errors import OptionError
 from ..catalyst.types.arrow_functions import mapped_in_arrow
@@ -26,9 +26,6 @@ from ..jvm.worker.worker_setup import worker_setup_error
 from ..storage.exclusive import decides
 from ..storage.filesystem import appears_whole, delete_quietly, is_local, list_files, read_bytes, resolve
 from ..storage.spark_paths import HadoopPlace, missing_client, spark_uri
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql.streaming import StreamingQuery
 
 from ..support.ids import BatchId
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQuery
 
 
 def executed_batches(query: StreamingQuery, first: int) -> dict[BatchId, list[Mapping[str, Any]]]:

@@ -7,22 +7,19 @@ are private to Spark's sources; where a version keeps them elsewhere, :func:`can
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.java_gateway import JavaClass  # type: ignore[import-untyped]
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from ...errors import QueryError
 from ..catalyst.spark_expressions import class_name, items
 from ..jvm.gateway import java_class
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
 
 _PACKAGE = "org.apache.spark.sql.execution.streaming"
 #: Where versions of Spark have the source.

@@ -9,17 +9,15 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..catalyst.spark_expressions import class_name, items
 from ..catalyst.spark_plans import analyzed, leaves
 from ..jvm.gateway import is_instance
 from ..storage.spark_paths import HadoopPlace
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _PACKAGE = "org.apache.spark.sql.delta."
 _FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"

@@ -7,10 +7,11 @@ and stays open.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, StructType
 
 from ..catalyst.columns import column_fold, is_case_sensitive
@@ -27,9 +28,6 @@ from ..jvm.gateway import (
 )
 from ..jvm.spark_errors import spark_says
 from ..storage.spark_paths import hadoop_conf
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _PACKAGE = "org.apache.spark.sql.execution.datasources"
 

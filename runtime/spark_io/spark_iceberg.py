@@ -8,17 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
 
 from ..catalyst.spark_expressions import class_name
 from ..catalyst.spark_plans import analyzed, leaves
 from ..jvm.spark_errors import NOT_THERE
 from .spark_tables import name_parts
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _PACKAGE = "org.apache.iceberg.spark."
 #: How a column by itself is described that a table is laid out by.

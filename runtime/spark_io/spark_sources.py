@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.sql import DataFrame
 
 from ..catalyst.spark_expressions import class_name, items
 from ..catalyst.spark_plans import analyzed, leaves
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _WILDCARD = re.compile(r"(?<!\\)[*?\[{]")
 #: In a glob a character that means itself.
@@ -46,12 +44,7 @@ class PlannedSource:
     def options(self) -> dict[str, str]:
         """What it was given, names in lower case; empty where that cannot be told."""
         if self.kind == "StreamingRelation":
-            found = {}
-            entries = self._leaf.dataSource().options().iterator()
-            while entries.hasNext():
-                entry = entries.next()
-                found[str(entry._1()).lower()] = str(entry._2())
-            return found
+            return _texts(self._leaf.dataSource().options())
         if self.kind in ("StreamingRelationV2", "DataSourceV2Relation"):
             of_stream = self.kind == "StreamingRelationV2"
             given = (self._leaf.extraOptions() if of_stream else self._leaf.options()).asCaseSensitiveMap()
@@ -103,16 +96,21 @@ class PlannedSource:
         return begins
 
 
+def _texts(options: Any) -> dict[str, str]:
+    """A map of Scala's, names in lower case."""
+    entries, found = options.iterator(), {}
+    while entries.hasNext():
+        entry = entries.next()
+        found[str(entry._1()).lower()] = str(entry._2())
+    return found
+
+
 def _private_options(relation: Any) -> dict[str, str]:
     """The options that Spark's batch read of Kafka was given, which it keeps to itself; empty: it cannot be asked."""
     try:
         field = relation.getClass().getDeclaredField("sourceOptions")
         field.setAccessible(True)
-        entries, found = field.get(relation).iterator(), {}
-        while entries.hasNext():
-            entry = entries.next()
-            found[str(entry._1()).lower()] = str(entry._2())
-        return found
+        return _texts(field.get(relation))
     except Py4JError:
         return {}
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import SparkSession
+from pyspark.sql.types import DataType
 
 from ..catalyst.spark_expressions import items
 from ..jvm.gateway import java_class, java_type, session_state
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.types import DataType
 
 
 def check_view_name(spark: SparkSession, name: str) -> None:

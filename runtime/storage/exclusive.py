@@ -26,9 +26,9 @@ from typing import Any
 
 from pyarrow import fs
 
-from ...state.store.disk_syncs import naming, sync_path
+from ...state.store.disk_syncs import sync_path
 from .conditional import ConditionalClient, Version
-from .filesystem import delete_quietly, exists, read_bytes, write_atomically
+from .filesystem import delete_quietly, exists, read_bytes, write_atomically, write_durably
 from .object_stores import azure_client, google_client
 from .s3 import S3
 
@@ -149,10 +149,7 @@ def _link(path: str, data: bytes) -> bool:
         return False
     temporary = f"{path}.{uuid.uuid4().hex}.tmp"
     try:
-        with naming(temporary), open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        write_durably(temporary, data)
         try:
             os.link(temporary, path)
         except FileExistsError:

@@ -174,6 +174,14 @@ def appears_whole(filesystem: fs.FileSystem) -> bool:
     return name in _OBJECT_STORES or bool(said) or _FSSPEC_STORES.match(name) is not None
 
 
+def write_durably(path: str, data: bytes) -> None:
+    """Write a local file that is on the disk when this returns."""
+    with naming(path), open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def write_atomically(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
     """Write a file so that a reader sees all of it or none, and nothing of it is left if the disk refuses.
 
@@ -197,10 +205,7 @@ def write_atomically(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
     try:
         if isinstance(filesystem, fs.LocalFileSystem):
             if data:
-                with naming(temporary), open(temporary, "wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
+                write_durably(temporary, data)
                 os.replace(temporary, path)
             else:  # it is whole as soon as it is there
                 with naming(path), open(path, "wb"):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from ..jvm.gateway import java_class, scala_map, session_state
 from .filesystem import uri
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 #: What Hadoop raises through Spark for a filesystem that cannot be had.
 UNREACHABLE = (PySparkException, Py4JError)

@@ -40,10 +40,21 @@ def binary_from_records(records: np.ndarray) -> pa.BinaryArray:
     return binary_array(np.ascontiguousarray(records).view(np.uint8).reshape(-1), offsets)
 
 
-def offsets_of(array: pa.BinaryArray) -> np.ndarray:
+def _stored_offsets(array: pa.BinaryArray | pa.LargeBinaryArray) -> np.ndarray:
+    width = np.int64 if pa.types.is_large_binary(array.type) else np.int32
+    return np.frombuffer(array.buffers()[1], dtype=width)[array.offset : array.offset + len(array) + 1]
+
+
+def offsets_of(array: pa.BinaryArray | pa.LargeBinaryArray) -> np.ndarray:
     """Where values begin and end in :func:`data_of`."""
-    raw = np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset : array.offset + len(array) + 1]
-    return (raw - raw[0]).astype(np.int64) if len(raw) else np.zeros(1, dtype=np.int64)
+    raw = _stored_offsets(array)
+    return (raw - raw[0]).astype(np.int64, copy=False) if len(raw) else np.zeros(1, dtype=np.int64)
+
+
+def decimal_words(array: pa.Decimal128Array) -> np.ndarray:
+    """The unscaled values of decimals, each as its lower and its upper 64 bits; anything where they are null."""
+    words = np.frombuffer(array.buffers()[1], dtype=np.int64, count=2 * (array.offset + len(array)))
+    return words.reshape(-1, 2)[array.offset :]
 
 
 def ends_of(lengths: np.ndarray, data_type: type = np.int64) -> np.ndarray:
@@ -60,10 +71,9 @@ def end_to_end(values: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-def data_of(array: pa.BinaryArray) -> np.ndarray:
+def data_of(array: pa.BinaryArray | pa.LargeBinaryArray) -> np.ndarray:
     """The bytes of all values, one after the other."""
-    _, offsets, data = array.buffers()
-    raw = np.frombuffer(offsets, dtype=np.int32)[array.offset : array.offset + len(array) + 1]
+    data, raw = array.buffers()[2], _stored_offsets(array)
     if data is None or len(raw) == 0:
         return np.zeros(0, dtype=np.uint8)
     return np.frombuffer(data, dtype=np.uint8)[raw[0] : raw[-1]]

@@ -11,6 +11,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
+from ..codec.byte_arrays import decimal_words
 from .key_fields import valid_mask
 from .keygroups import bit_reversed, is_power_of_two
 
@@ -76,8 +77,7 @@ def _hashed(array: pa.Array, seeds: np.ndarray) -> np.ndarray:
     if types.is_string(array.type):
         found = _of_bytes(array, seeds)
     elif types.is_decimal128(array.type):
-        words = np.frombuffer(array.buffers()[1], dtype=np.int64, count=2 * (array.offset + len(array)))
-        found = _of_longs(words.reshape(-1, 2)[array.offset :, 0].copy(), seeds)
+        found = _of_longs(decimal_words(array)[:, 0].copy(), seeds)
     elif types.is_boolean(array.type):
         found = _of_ints(array.fill_null(False).to_numpy(zero_copy_only=False).astype(np.int32), seeds)
     elif array.type.bit_width == 64:

@@ -20,7 +20,6 @@ import threading
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from pyarrow import fs
 
@@ -43,15 +42,22 @@ BACKEND: Callable[[int], StateBackend] = RocksDBBackend
 
 
 class LocalStateCopy:
-    """Point and range reads of one shard's committed state."""
+    """Point and range reads of one shard's committed state.
 
-    def __init__(self, database: LocalDatabase, folder: str, key_groups: KeyGroupRange) -> None:
+    Args:
+        database: open, and private to it.
+        folder: on the local disk, goes with it.
+        restorer: brings files in.
+        manifest: what the database holds.
+    """
+
+    def __init__(self, database: LocalDatabase, folder: str, restorer: Restorer, manifest: StateManifest) -> None:
         self._database: LocalDatabase | None = database
         self._explained = database.explained
         self.folder = folder
-        self.key_groups = key_groups
-        #: Raises the error of a file in the pool that is not as it was written; set by the cache.
-        self.check_pool: Callable[[], None] = lambda: None
+        self.restorer = restorer
+        #: What it holds; only whoever writes to the database changes it.
+        self.manifest = manifest
         #: True once a read found damage: the cache will not hand it out again.
         self.damaged = False
 
@@ -84,6 +90,11 @@ class LocalStateCopy:
             yield from self.database.scan(lower, upper, check)
         except CorruptStateError as error:
             raise self._damaged(error) from error
+
+    @property
+    def key_groups(self) -> KeyGroupRange:
+        """The shard's."""
+        return self.manifest.key_groups
 
     def cursor(self) -> LocalStateCursor:
         """A cursor for many short range reads in ascending order."""
@@ -124,24 +135,11 @@ class LocalStateCopy:
         """What is to be said about damage that a read has found."""
         self.damaged = True
         try:
-            self.check_pool()
+            for file in self.manifest.files:
+                self.restorer.pool.check(file)
         except CorruptStateError as blamed:
             return blamed
         return CorruptStateError(f"{error}. The checkpoint's files are whole, this local copy is not: start again")
-
-
-@dataclass
-class _Held:
-    """A local copy in the cache with what it embodies and how to bring it on."""
-
-    local_copy: LocalStateCopy
-    restorer: Restorer
-    manifest: StateManifest
-
-    def check_pool(self) -> None:
-        """Read the manifest's files where they come from; CorruptStateError names one that was altered."""
-        for file in self.manifest.files:
-            self.restorer.pool.check(file)
 
 
 class LocalStateCache:
@@ -149,7 +147,7 @@ class LocalStateCache:
 
     def __init__(self, max_open: int = 8) -> None:
         self._max_open = max_open
-        self._held: OrderedDict[tuple[str, int, str], _Held] = OrderedDict()
+        self._held: OrderedDict[tuple[str, int, str], LocalStateCopy] = OrderedDict()
         self._backend: StateBackend | None = None
         self._roots: set[str] = set()
         self._lock = threading.Lock()
@@ -185,13 +183,17 @@ class LocalStateCache:
                 held = self._brought_on(held, manifest)
             if held is None:
                 held = self._built(job, shard, manifest, StatePool(filesystem, pool), local_root, cache_bytes)
-            held.local_copy.check_pool = held.check_pool
             self._held[slot] = held
             while len(self._held) > self._max_open:
                 _, oldest = self._held.popitem(last=False)
                 self.evictions += 1
-                oldest.local_copy.close()
-            return held.local_copy
+                oldest.close()
+            return held
+
+    def known(self, job: str, shard: ShardId, pool: str) -> LocalStateCopy | None:
+        """The local copy of a shard as it is, which may be behind; None: this process has none."""
+        with self._lock:
+            return self._held.get((job, shard, pool))
 
     def memory_of(self, local_copy: LocalStateCopy) -> int:
         """Bytes of memory that a local copy takes: its own, and its share of the blocks that all copies have cached."""
@@ -210,19 +212,19 @@ class LocalStateCache:
         with self._lock:
             gone = [slot for slot in self._held if (slot[0], slot[2]) == (job, pool) and slot[1] >= shards]
             for slot in gone:
-                self._held.pop(slot).local_copy.close()
+                self._held.pop(slot).close()
 
-    def _brought_on(self, held: _Held, manifest: StateManifest) -> _Held | None:
-        unusable = held.local_copy.damaged or held.local_copy.is_lost
+    def _brought_on(self, held: LocalStateCopy, manifest: StateManifest) -> LocalStateCopy | None:
+        unusable = held.damaged or held.is_lost
         missing = None if unusable else missing_files(held.manifest, manifest)
         if missing is None:
-            held.local_copy.close()
+            held.close()
             return None
         if missing:
             try:
-                held.restorer.bring(held.local_copy.database, manifest.key_groups, missing, at_hand=True)
+                held.restorer.bring(held.database, manifest.key_groups, missing, at_hand=True)
             except BaseException:
-                held.local_copy.close()
+                held.close()
                 raise
             self.applies += 1
             self.files_brought += len(missing)
@@ -234,7 +236,7 @@ class LocalStateCache:
 
     def _built(
         self, job: str, shard: ShardId, manifest: StateManifest, pool: StatePool, local_root: str, cache_bytes: int
-    ) -> _Held:
+    ) -> LocalStateCopy:
         root = self._root(local_root)
         if self._backend is None:
             self._backend = BACKEND(cache_bytes)
@@ -242,8 +244,8 @@ class LocalStateCache:
         short = hashlib.sha256(job.encode()).hexdigest()[:12]
         folder = f"{root}/{short}-{shard}-{uuid.uuid4().hex[:8]}"
         os.mkdir(folder, 0o700)
-        local_copy = LocalStateCopy(self._backend.open(f"{folder}/db"), folder, manifest.key_groups)
         restorer = Restorer(pool, folder, self._backend)
+        local_copy = LocalStateCopy(self._backend.open(f"{folder}/db"), folder, restorer, manifest)
         try:
             restorer.restore(local_copy.database, manifest)
         except BaseException:
@@ -252,7 +254,7 @@ class LocalStateCache:
         self.rebuilds += 1
         self.files_brought += len(manifest.files)
         self.bytes_brought += manifest.size_bytes
-        return _Held(local_copy, restorer, manifest)
+        return local_copy
 
     def _root(self, local_root: str) -> str:
         folder = own_folder(local_root)
@@ -268,7 +270,7 @@ class LocalStateCache:
         with self._lock:
             while self._held:
                 _, held = self._held.popitem()
-                held.local_copy.close()
+                held.close()
             for root in self._roots:
                 # Only when empty: another cache of this process may use it too.
                 with contextlib.suppress(OSError):

@@ -41,7 +41,8 @@ class LogWriter(PoolWriter):
         self._tombstones = 0
         self._sink = pa.BufferOutputStream()
         self._stream: pa.ipc.RecordBatchStreamWriter | None = None
-        self._file: StateFile | None = None
+        #: What was written; None: nothing yet, or there was no entry.
+        self.file: StateFile | None = None
 
     def put(self, key: bytes, value: bytes) -> None:
         """Add an entry."""
@@ -128,7 +129,7 @@ class LogWriter(PoolWriter):
     def finish(self) -> list[StateFile]:
         """Publish the file; empty if there was no entry."""
         data = self._closed()
-        if data is None or self._file is None:
+        if data is None or self.file is None:
             return []
         staged = self._pool.staging_path(self._name, self._local_dir)
         with writing(staged):
@@ -142,7 +143,7 @@ class LogWriter(PoolWriter):
                     os.unlink(staged)
                 raise
         self._pool.keep(self._name, data)
-        return [self._file]
+        return [self.file]
 
     def finish_soon(self) -> Callable[[], list[StateFile]] | None:
         """Write a small file at once.
@@ -153,9 +154,9 @@ class LogWriter(PoolWriter):
         if not self._pool.is_local or self._sink.tell() + self._bytes > _SMALL_BYTES:
             return None
         data = self._closed()
-        if data is None or self._file is None:
+        if data is None or self.file is None:
             return list
-        staged, written = self._pool.staging_path(self._name, self._local_dir), [self._file]
+        staged, written = self._pool.staging_path(self._name, self._local_dir), [self.file]
         with writing(staged):
             with open(staged, "wb") as file:
                 file.write(data)
@@ -179,7 +180,7 @@ class LogWriter(PoolWriter):
         self._stream = None
         data = self._sink.getvalue()
         assert self._first is not None and self._last is not None
-        self._file = StateFile(
+        self.file = StateFile(
             self._name,
             "log",
             data.size,
@@ -195,9 +196,9 @@ class LogWriter(PoolWriter):
 
     def abort(self) -> None:
         """Remove what was written."""
-        if self._file is not None:
+        if self.file is not None:
             self._pool.delete_quietly(self._name)
-            self._file = None
+            self.file = None
 
 
 def read_log(pool: StatePool, file: StateFile, *, at_hand: bool = False) -> Iterator[pa.RecordBatch]:

@@ -14,10 +14,17 @@ import pyarrow as pa
 from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
 from mixedmode.runtime.operators.contract import ShardContext
 from mixedmode.runtime.operators.join.columns import LEFT, PAIR, RIGHT
-from mixedmode.runtime.operators.join.definition import How, JoinSide, TimeBounds
+from mixedmode.runtime.operators.join.definition import (
+    How,
+    JoinedColumns,
+    JoinKey,
+    JoinSide,
+    ResidualCondition,
+    TimeBounds,
+)
 from mixedmode.runtime.operators.join.operator import JoinOperator
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
@@ -104,7 +111,7 @@ class Case:
 
     def operator(self, kind: type[JoinOperator] = Watcher) -> JoinOperator:
         """The operator."""
-        condition: Column | None = F.col("__l2") <= F.col("__r2") if self.compares else None
+        condition = ResidualCondition(F.col("__l2") <= F.col("__r2"), "l.v <= r.w", ("__l2", "__r2"))
         left, right = (
             JoinSide(schema, "ts", keep_us)
             for schema, keep_us in zip((LEFT_SCHEMA, RIGHT_SCHEMA), self.keeps_us, strict=True)
@@ -112,15 +119,13 @@ class Case:
         return kind(
             uid="j",
             how=self.how,
-            key_schema=pa.schema([("__k0", pa.string())]),
-            key_labels=("k",),
-            left=left,
-            right=right,
+            key=JoinKey(pa.schema([("__k0", pa.string())]), ("k",)),
+            sides=(left, right),
             bounds=TimeBounds(self.least_us, self.greatest_us),
-            condition=condition,
-            condition_text="l.v <= r.w" if self.compares else None,
-            output_schema=OUTPUT_SCHEMA,
-            output_columns=tuple((f"__{letter}{place}",) for letter in "lr" for place in range(3)),
+            residual=condition if self.compares else None,
+            output=JoinedColumns(
+                OUTPUT_SCHEMA, tuple((f"__{letter}{place}",) for letter in "lr" for place in range(3))
+            ),
         )
 
     def is_pair(self, left: Row, right: Row) -> bool:

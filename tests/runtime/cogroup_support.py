@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 from mixedmode.runtime.operators.contract import EpochSpec
 from mixedmode.runtime.operators.join.columns import LEFT, RIGHT, SIDE_COLUMN, TIME_COLUMN
+from mixedmode.runtime.operators.keyed.keyed_input import KeyedInput
 from mixedmode.runtime.operators.keyed.keyed_rows import INITIAL_STATE_COLUMN, KIND_COLUMN
 from mixedmode.runtime.operators.processor.cogroup.cogroup_form import Cogrouped
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
@@ -99,12 +100,9 @@ def operator(
     return ProcessorOperator(
         processor,
         uid="stage",
-        key_columns=("__k0",),
-        input_schema=FRAME,
-        key_schema=StructType().add("k", StringType()),
+        rows=KeyedInput(FRAME, ("__k0",), StructType().add("k", StringType()), TIME_COLUMN),
         output_schema=output,
         time_mode=time_mode,
-        event_time=TIME_COLUMN,
         form=Cogrouped(form or RowsForm(), LEFT_SCHEMA, RIGHT_SCHEMA),
     )
 

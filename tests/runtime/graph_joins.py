@@ -15,7 +15,7 @@ from graph_kinds import ROWS, Emitted, Model, Turn, split
 from graph_support import TIME, Kind, Row, key_group
 from mixedmode.runtime.operators.contract import EpochSpec, KeyedOperator
 from mixedmode.runtime.operators.join.columns import LEFT, RIGHT, SIDE_COLUMN, TIME_COLUMN, side_column
-from mixedmode.runtime.operators.join.definition import How, JoinSide, Sizes, TimeBounds
+from mixedmode.runtime.operators.join.definition import How, JoinedColumns, JoinKey, JoinSide, Sizes, TimeBounds
 from mixedmode.runtime.operators.join.operator import JoinOperator
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from pyspark.sql.types import LongType, StringType, StructType, TimestampType
@@ -38,15 +38,11 @@ class Joined(Kind):
         made = JoinOperator(
             uid=uid,
             how=self.how,
-            key_schema=pa.schema([("__k0", pa.string())]),
-            key_labels=("k",),
-            left=JoinSide(ROWS, "ts", apart_us),
-            right=JoinSide(ROWS, "ts", apart_us),
+            key=JoinKey(pa.schema([("__k0", pa.string())]), ("k",)),
+            sides=(JoinSide(ROWS, "ts", apart_us), JoinSide(ROWS, "ts", apart_us)),
             bounds=TimeBounds(-apart_us, apart_us),
-            condition=None,
-            condition_text=None,
-            output_schema=output,
-            output_columns=(("__l0", "__r0"), ("__l1",), ("__l2",), ("__r1",), ("__r2",)),
+            residual=None,
+            output=JoinedColumns(output, (("__l0", "__r0"), ("__l1",), ("__l2",), ("__r1",), ("__r2",))),
         )
         made.sizes = self.sizes
         return made

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from graph_support import TIME, Kind, Row, key_group
 from mixedmode.runtime.operators.aggregate.buffers import CountBuffer, SumBuffer
-from mixedmode.runtime.operators.aggregate.definition import GroupColumns, GroupKey, OutputColumn, Partials
+from mixedmode.runtime.operators.aggregate.definition import GroupBy, GroupColumns, GroupKey, OutputColumn, Partials
 from mixedmode.runtime.operators.aggregate.operator import AggregateOperator
 from mixedmode.runtime.operators.aggregate.results import Result
 from mixedmode.runtime.operators.contract import EpochSpec, KeyedOperator
@@ -22,6 +22,7 @@ from mixedmode.runtime.operators.dedup.definition import Lateness, Retention
 from mixedmode.runtime.operators.dedup.operator import DedupOperator
 from mixedmode.runtime.operators.emission_watermark import EMITTED_COLUMN
 from mixedmode.runtime.operators.join.columns import LEFT, RIGHT, SIDE_COLUMN, TIME_COLUMN, side_column
+from mixedmode.runtime.operators.keyed.keyed_input import KeyedInput
 from mixedmode.runtime.operators.processor.cogroup.cogroup_form import Cogrouped as CogroupedRows
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
 from mixedmode.runtime.operators.processor.rows.row_form import RowsForm
@@ -104,16 +105,17 @@ class Windows(Kind):
         window = StructType().add("start", TimestampType()).add("end", TimestampType())
         return AggregateOperator(
             uid=uid,
-            keys=(GroupKey("k", "k", "plain", False), GroupKey("w", "w", "window", True)),
-            group_columns=GroupColumns(()),
-            key_types=(pa.string(), WINDOW),
+            by=GroupBy(
+                (GroupKey("k", "k", "plain", False), GroupKey("w", "w", "window", True)),
+                (pa.string(), WINDOW),
+                GroupColumns(()),
+            ),
             partials=partials,
             output_schema=StructType()
             .add("k", StringType())
             .add("w", window)
             .add("n", LongType())
             .add("v", LongType()),
-            key_outputs=(0, 1),
             output_mode="append",
             event_time="ts",
         )
@@ -188,13 +190,9 @@ class Buckets(Kind):
         return ProcessorOperator(
             BucketSums(self.length_ms, self.back_ms),
             uid=uid,
-            key_columns=("k",),
-            input_schema=ROWS,
-            key_schema=KEY,
+            rows=KeyedInput(ROWS, ("k",), KEY, "ts", follows),
             output_schema=ROWS,
             time_mode="eventTime",
-            event_time="ts",
-            follows_a_stage=follows,
         )
 
     def prepared(self, rows: list[dict[str, Any]], spec: EpochSpec) -> tuple[list[dict[str, Any]], pa.Schema]:
@@ -291,13 +289,9 @@ class Cogrouped(Buckets):
         return ProcessorOperator(
             CogroupSums(self.length_ms, self.back_ms),
             uid=uid,
-            key_columns=("__k0",),
-            input_schema=StructType().add("__k0", StringType()),
-            key_schema=KEY,
+            rows=KeyedInput(StructType().add("__k0", StringType()), ("__k0",), KEY, TIME_COLUMN, follows),
             output_schema=ROWS,
             time_mode="eventTime",
-            event_time=TIME_COLUMN,
-            follows_a_stage=follows,
             form=CogroupedRows(RowsForm(), ROWS, ROWS),
         )
 

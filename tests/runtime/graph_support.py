@@ -15,7 +15,7 @@ from unittest import mock
 
 import pyarrow as pa
 from mixedmode.runtime.connectors.sources.live_inputs import LiveInput
-from mixedmode.runtime.driver.epochs import graph_epochs, stage_fusion
+from mixedmode.runtime.driver.epochs import handed_on_rows, stage_fusion
 from mixedmode.runtime.driver.epochs.epoch_specs import OBSERVED
 from mixedmode.runtime.driver.epochs.source_rows import SourceRows
 from mixedmode.runtime.jobs.fused_stages import FusedStage
@@ -252,9 +252,8 @@ class Job(LocalJob):
             rows: of the source.
         """
         source: Any = SourceRows(lives=({0: frame_of(rows)},))  # type: ignore[dict-item]
-        in_memory = {"DataFrame": LocalRows, "emitted_when_due": _emitted_when_due}
         with (
-            mock.patch.multiple(graph_epochs, **in_memory),  # type: ignore[arg-type]
+            mock.patch.object(handed_on_rows, "emitted_when_due", _emitted_when_due),
             mock.patch.object(stage_fusion, "FusedStages", OneJob),
         ):
             if what == "live":

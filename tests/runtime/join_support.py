@@ -15,7 +15,14 @@ from mixedmode.runtime.operators.contract import EpochSpec, InOrder, ShardContex
 from mixedmode.runtime.operators.emission_watermark import EMITTED_COLUMN
 from mixedmode.runtime.operators.join.columns import LEFT, MATCHED_COLUMN, PAIR, RIGHT, SIDE_COLUMN, TIME_COLUMN
 from mixedmode.runtime.operators.join.condition_check import ANSWER_COLUMN, ASKED_COLUMN
-from mixedmode.runtime.operators.join.definition import JoinSide, Sizes, TimeBounds
+from mixedmode.runtime.operators.join.definition import (
+    JoinedColumns,
+    JoinKey,
+    JoinSide,
+    ResidualCondition,
+    Sizes,
+    TimeBounds,
+)
 from mixedmode.runtime.operators.join.operator import JoinOperator
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.state.keys.keygroups import KeyGroupRange
@@ -73,16 +80,11 @@ def joined(
     made = JoinOperator(
         uid="join",
         how=how,  # type: ignore[arg-type]
-        key_schema=pa.schema([pa.field("__k0", pa.string())]),
-        key_labels=("k",),
-        left=JoinSide(SIDE, "ts", keeps[0]),
-        right=JoinSide(SIDE, "ts", keeps[1]),
+        key=JoinKey(pa.schema([pa.field("__k0", pa.string())]), ("k",)),
+        sides=(JoinSide(SIDE, "ts", keeps[0]), JoinSide(SIDE, "ts", keeps[1])),
         bounds=bounds,
-        condition=None,
-        condition_text="(a + b) % 3 <> 0" if has_condition else None,
-        condition_columns=("__l2", "__r2") if has_condition else None,
-        output_schema=StructType(OUTPUT.fields[: len(output)]),
-        output_columns=output,
+        residual=ResidualCondition(None, "(a + b) % 3 <> 0", ("__l2", "__r2")) if has_condition else None,
+        output=JoinedColumns(StructType(OUTPUT.fields[: len(output)]), output),
     )
     made.sizes = sizes
     return made
@@ -108,7 +110,7 @@ class Model:
     def is_pair(self, left: Row, right: Row) -> bool:
         if left.key is None or left.key != right.key:
             return False
-        if self.operator.has_condition and not is_true(left.value, right.value):
+        if self.operator.residual is not None and not is_true(left.value, right.value):
             return False
         least, greatest = self.operator.bounds.least_us, self.operator.bounds.greatest_us
         if least is None and greatest is None:
@@ -216,7 +218,7 @@ class Shard:
 
         context, writer = self.context(style, late_ms, firing_ms, clock, Output())
         batches = table.combine_chunks().to_batches(max_chunksize=batch_rows)
-        if self.operator.has_condition and MATCHED_COLUMN not in table.schema.names:
+        if self.operator.residual is not None and MATCHED_COLUMN not in table.schema.names:
             asking = replace(context, writer=None, output=None, counters=ShardCounters())
             batches = answered(self.operator.questions.ask(asking, iter(batches)), batch_rows + 1)
         self.operator.run(context, iter(batches))

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
 from mixedmode.runtime.operators.contract import EpochSpec, ShardContext, ShardCounters
+from mixedmode.runtime.operators.keyed.keyed_input import KeyedInput
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
 from mixedmode.runtime.operators.processor.rows.row_form import Form
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
@@ -90,12 +91,9 @@ class Stage:
         self.operator = operator or ProcessorOperator(
             processor or Scripted(),
             uid="stage",
-            key_columns=("key",),
-            input_schema=INPUT,
-            key_schema=KEY,
+            rows=KeyedInput(INPUT, ("key",), KEY, "ts"),
             output_schema=OUTPUT,
             time_mode=time_mode,  # type: ignore[arg-type]
-            event_time="ts",
             form=form,
         )
         self._folder = folder

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from ....errors import PlanError
 from ....runtime.connectors.sources.live_sources import FIRST_OFFSET
@@ -30,9 +30,6 @@ from .seamed import (
     source_options,
     with_seam,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = ["read"]
 

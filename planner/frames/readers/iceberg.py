@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from ....errors import PlanError
 from ....runtime.connectors.sources.live_sources import FIRST_OFFSET
@@ -28,9 +28,6 @@ from .seamed import (
     source_options,
     with_seam,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = ["read"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ....errors import PlanError
@@ -32,9 +32,6 @@ from ...inputs.seam import Seam
 from ..frame import MixedFrame
 from .reading import read as read_frames
 from .seamed import Parse, as_they_are, parsed, source_options, with_seam
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = ["read", "snapshot"]
 

@@ -5,6 +5,7 @@ Each is applied lazily to every input, as Spark applies it, and to what comes ou
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame
@@ -29,18 +30,16 @@ class StatelessFrame(NullMethods, StaticJoins, TaskMethods):
     """Rows with the operations that treat each row by itself."""
 
     def select(self, *cols: ColumnOrName | list[ColumnOrName]) -> Self:
-        columns = self._taken(listed(cols))
-        return self._map(
-            "select",
-            lambda frame: frame.select(*columns(frame)),
-            lambda frame, *more: frame.select(*columns(frame), *more),
-        )
+        return self._selected("select", self._taken(listed(cols)))
 
     def selectExpr(self, *expr: str | list[str]) -> Self:
         texts = listed(expr)
-        columns = starred([F.expr(text) if isinstance(text, str) else text for text in texts])
+        own = [F.expr(text) if isinstance(text, str) else text for text in texts]
+        return self._selected("selectExpr", starred(own))
+
+    def _selected(self, what: str, columns: Callable[[DataFrame], Sequence[Column]]) -> Self:
         return self._map(
-            "selectExpr",
+            what,
             lambda frame: frame.select(*columns(frame)),
             lambda frame, *more: frame.select(*columns(frame), *more),
         )

@@ -35,6 +35,7 @@ from ....runtime.catalyst.struct_fields import known_again, with_own_fields
 from ....runtime.operators.aggregate.definition import (
     GROUPING_ID,
     AggregateMode,
+    GroupBy,
     GroupColumns,
     GroupKey,
     KeyKind,
@@ -140,26 +141,22 @@ def plan_aggregate(
         _arrow(field)
     key_types = _key_types(keys[:leading], key_fields.fields) + (() if grouping is None else (pa.int64(),))
     mode = checked_output_mode(output_mode, keys, event_time, bounded=bounded)
+    group_columns = GroupColumns(
+        columns,
+        sliding_window(template, logical, windows, keys),
+        written.columns,
+        written.ordered if collected.ordered else (),
+        own_types=_own_types(written.key_fields, key_fields, "__k") | _own_types(written.fields, partial_fields, "__b"),
+        known=None if own_schema is output_schema else known_again(output_schema, own_schema.fields),
+    )
     return AggregateOperator(
         uid=uid,
-        keys=keys,
-        group_columns=GroupColumns(
-            columns,
-            sliding_window(template, logical, windows, keys),
-            written.columns,
-            written.ordered if collected.ordered else (),
-            own_types=_own_types(written.key_fields, key_fields, "__k")
-            | _own_types(written.fields, partial_fields, "__b"),
-            known=None if own_schema is output_schema else known_again(output_schema, own_schema.fields),
-        ),
-        key_types=key_types,
+        by=GroupBy(keys, key_types, group_columns, grouping),
         partials=partials,
         output_schema=own_schema,
-        key_outputs=tuple(range(leading)),
         output_mode=mode,
         event_time=event_time,
         projection=None if planned.projection is None else planned.projection.with_own_fields(fold),
-        grouping=grouping,
         follows_a_stage=follows_a_stage,
     )
 

@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from logging import LogRecord
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.errors import AnalysisException, IllegalArgumentException
 from pyspark.logger import PySparkLogger
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructField
 
 from ....errors import PlanError
@@ -37,9 +37,6 @@ from ....runtime.catalyst.spark_plans import analyzed, whole_plans
 from ....runtime.jvm.spark_errors import error_text
 from ....runtime.operators.arrival_order import ARRIVAL_COLUMNS
 from .partials import Argument, PartialColumns
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 #: What Spark raises for what it cannot read; the second is for a name that would be a pattern.
 _NOT_TAKEN = (AnalysisException, IllegalArgumentException)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, GroupedData
 
 from ....errors import PlanError
 from ....runtime.operators.aggregate.grouping import GroupingSets
 from ...inputs.inputs import Inputs
 from ..keys import Keys, given_keys
-
-if TYPE_CHECKING:
-    from pyspark.sql import GroupedData
 
 
 def grouped_as(frame: DataFrame, columns: Sequence[Column], grouping: GroupingSets | None) -> GroupedData:

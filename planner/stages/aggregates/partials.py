@@ -5,17 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from ....runtime.catalyst.columns import quoted
 from ....runtime.catalyst.spark_expressions import class_name
 from ....runtime.operators.aggregate.buffers import Buffer
 from ....runtime.operators.aggregate.results import Result
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _WORD = re.compile(r"\w+")
 #: Stands for an argument in the SQL of a partial column.

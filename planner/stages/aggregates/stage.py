@@ -101,7 +101,7 @@ def _waiting(operator: AggregateOperator) -> str:
 
 def _output_key(operator: AggregateOperator) -> tuple[str, ...] | None:
     """The output columns that say which group a row is of; None: two groups may look the same."""
-    key = tuple(operator.output_schema.names[place] for place in operator.key_outputs)
+    key = tuple(operator.output_schema.names[: len(operator.output_keys)])
     if operator.grouping is None:
         return key
     shown = next((output.name for output in operator.partials.outputs if output.text == SPARKS_GROUPING_ID), None)

@@ -15,14 +15,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from ....runtime.catalyst.spark_expressions import calendar_interval, class_name, constant, items
 from ....runtime.catalyst.types.spark_zones import offsets_us
 from ....runtime.operators.join.definition import TimeBounds
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _DAY_US = 86_400_000_000
 _SECOND_US = 1_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
@@ -20,12 +20,10 @@ from ....runtime.operators.join.columns import LEFT
 from ....runtime.operators.join.definition import TimeBounds
 from ...inputs.event_time import CARRIER, EVENT_TIME_MARK
 from ..qualified_names import QualifiedNames
+from ..stage import StageInput
 from .bounds import EQUAL, Bounded, EventTimeBounds, narrowed
 from .side_columns import JoinedColumns
 from .side_times import SideTime, SideTimes, times_of_columns
-
-if TYPE_CHECKING:
-    from ..stage import StageInput
 
 #: Parts of the names of Spark's classes of expressions that a condition cannot have, and what they are.
 _OUTSIDE = {"PythonUDF": "a Python function", "Subquery": "a subquery"}

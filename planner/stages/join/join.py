@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import and_
 from typing import Any
 
 from pyspark.sql import Column
@@ -14,7 +16,7 @@ from ....runtime.catalyst.spark_plans import whole_plans
 from ....runtime.catalyst.types.arrow_types import arrow_schema
 from ....runtime.operators.contract import KeyedOperator
 from ....runtime.operators.join.columns import LEFT, RIGHT, SIDE_NAMES, TIME_COLUMN, join_key_column, side_column
-from ....runtime.operators.join.definition import How, JoinSide, TimeBounds
+from ....runtime.operators.join.definition import How, JoinedColumns, JoinKey, JoinSide, ResidualCondition, TimeBounds
 from ....runtime.operators.join.late_rows import late_sides_schema
 from ....runtime.operators.join.operator import JoinOperator
 from ....runtime.spec import Settings
@@ -71,17 +73,11 @@ def plan_join(left: StageInput, right: StageInput, on: Any, how: str | None) -> 
             return JoinOperator(
                 uid=uid,
                 how=plan.how,
-                key_schema=key_schema,
-                key_labels=plan.key_labels,
-                left=plan.join_side(LEFT),
-                right=plan.join_side(RIGHT),
+                key=JoinKey(key_schema, plan.key_labels),
+                sides=(plan.join_side(LEFT), plan.join_side(RIGHT)),
                 bounds=plan.bounds,
-                condition=plan.residual,
-                condition_text=plan.residual_text,
-                output_schema=output.schema,
-                output_columns=output.sources,
-                condition_columns=plan.residual_columns,
-                output_keys=output.keys,
+                residual=plan.residual,
+                output=JoinedColumns(output.schema, output.sources, output.keys),
                 input_times=CARRIER if plan.is_timed_apart else TIME_COLUMN,
             )
 
@@ -128,21 +124,19 @@ class _Plan:
         ]
         names = {id: side_column(*at) for id, at in condition.places.items()}
         spark = self._join.spark
-        columns = [over_columns(spark, one, names) for one in rest]
         #: What Spark is asked about a pair; None: nothing.
-        self.residual = None
-        for column in columns:
-            self.residual = column if self.residual is None else self.residual & column
+        self.residual: ResidualCondition | None = None
+        if not rest:
+            return
+        column = reduce(and_, (over_columns(spark, one, names) for one in rest))
         read = {id for one in rest for node in tree(one) if (id := _attribute_id(node)) is not None}
-        #: What that reads.
-        self.residual_columns = tuple(name for id, name in names.items() if id in read) if rest else None
         labels = {
             id: (SIDE_NAMES[side], self._rows[side].schema[place].name)
             for id, (side, place) in condition.places.items()
         }
         with whole_plans(spark):
-            texts = [sql_over(spark, one, labels) for one in rest]
-        self.residual_text = " AND ".join(texts) or None
+            text = " AND ".join(sql_over(spark, one, labels) for one in rest)
+        self.residual = ResidualCondition(column, text, tuple(name for id, name in names.items() if id in read))
 
     @property
     def key_types(self) -> list[DataType]:

@@ -7,9 +7,9 @@ be called by their frames' (``a.k``): what follows the stage sees them so.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructField, StructType
@@ -25,9 +25,6 @@ from ....runtime.operators.join.columns import join_key_column, side_column
 from ...inputs.event_time import CARRIER, EVENT_TIME_MARK, last_instant
 from .condition import JoinCondition
 from .side_columns import ColumnsOfSides
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @dataclass(frozen=True)

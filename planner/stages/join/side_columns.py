@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....errors import PlanError
 from ....runtime.catalyst.spark_expressions import class_name, items
 from ....runtime.catalyst.spark_plans import analyzed
 from ....runtime.operators.join.columns import LEFT, RIGHT, SIDE_NAMES
 from ...inputs.schemas import find_column
-from ..stage import side_columns_of
-
-if TYPE_CHECKING:
-    from ..stage import SideColumns, StageInput
+from ..stage import SideColumns, StageInput, side_columns_of
 
 
 @dataclass(frozen=True)

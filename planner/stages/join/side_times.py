@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -19,14 +19,11 @@ from pyspark.sql.types import TimestampNTZType, TimestampType
 
 from ....runtime.catalyst.columns import quoted, time_us_sql
 from ....runtime.catalyst.spark_expressions import class_name, items
-from ....runtime.catalyst.spark_joins import is_same_value, over_columns
+from ....runtime.catalyst.spark_joins import SparkJoin, is_same_value, over_columns
 from ....runtime.catalyst.spark_plans import analyzed
 from ....runtime.operators.join.columns import LEFT, RIGHT
 from ...inputs.event_time import CARRIER, EVENT_TIME_MARK, WINDOW_MARK, last_instant
-
-if TYPE_CHECKING:
-    from ....runtime.catalyst.spark_joins import SparkJoin
-    from ..stage import StageInput
+from ..stage import StageInput
 
 _TIMES = (TimestampType, TimestampNTZType)
 

@@ -6,16 +6,14 @@ come by a socket that is opened for them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.serializers import CPickleSerializer
+from pyspark.sql import Row, SparkSession
 
 from ...jvm.gateway import java_class, query_execution
-
-if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
 
 #: A row that Spark has without a job.
 _ONE = "SELECT * FROM VALUES (X'6F6E65') AS one(report)"

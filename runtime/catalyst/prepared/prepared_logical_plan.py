@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, LongType, StructField, StructType
 
 from ...jvm.gateway import java_class, scala_sequence
@@ -25,9 +25,6 @@ from ..spark_expressions import class_name, items, parsed, tree, with_children
 from ..spark_plans import analyzed, contains, frame_of, straight_below
 from ..spark_session import empty_frame
 from .micro_batch import AlikeFrames
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
 #: What a node of Spark's that runs a function on Arrow batches is called.

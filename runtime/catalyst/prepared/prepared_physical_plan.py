@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, StructField, StructType
 
 from ...jvm.gateway import java_class, java_session, java_type, query_execution, scala_sequence
@@ -23,9 +23,6 @@ from ..spark_session import activate, empty_frame, keeping_active
 from .collected_rows import RowCollector
 from .micro_batch import is_handed_over, rdd_of
 from .prepared_logical_plan import ArrowNode, aliased, members, path
-
-if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
 
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
 #: What Spark calls the node that reads an RDD, and the one that runs a function on Arrow batches.

@@ -128,6 +128,16 @@ class Seen:
         return _says(self.beat, "stopped")
 
 
+def in_charge(seen: Sequence[Seen]) -> Seen | None:
+    """The claim of the run that has a location; None: nobody has it."""
+    newest = authority(seen)
+    for one in reversed(seen):
+        counts = not one.claim.name or (newest is not None and one.claim.name == newest.name)
+        if counts and not one.is_released:
+            return one
+    return None
+
+
 def _says(beat: bytes | None, what: str) -> bool:
     with contextlib.suppress(ValueError, TypeError, KeyError):
         return beat is not None and bool(json.loads(beat)[what])

@@ -22,7 +22,7 @@ from pyarrow import fs
 from ....errors import CheckpointError
 from ...storage.conditional import Version
 from ...support.ids import RunId
-from .claims import ClaimFolder, Holder, LeaseClaim, Seen, authority, name_of
+from .claims import ClaimFolder, Holder, LeaseClaim, Seen, authority, in_charge, name_of
 from .rules import ClaimWatch, Tenure, Verdict, next_generation
 
 __all__ = ["DriverLease", "Holder", "LeaseClock", "LocationLost", "holder_of"]
@@ -330,10 +330,5 @@ class DriverLease:
 
 def holder_of(folder: ClaimFolder) -> Holder | None:
     """The run that has a location; None: nobody, or nothing can be said."""
-    seen = folder.look()
-    newest = authority(seen)
-    for one in reversed(seen):
-        counts = not one.claim.name or (newest is not None and one.claim.name == newest.name)
-        if counts and not one.is_released:
-            return one.claim.holder
-    return None
+    found = in_charge(folder.look())
+    return None if found is None else found.claim.holder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .claims import ClaimFolder, Holder, Seen, authority
+from .claims import ClaimFolder, Holder, Seen, authority, in_charge
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,12 @@ def standing_of(folder: ClaimFolder, now_ms: int) -> RunPresence:
         CheckpointMismatchError: a newer version of mixedmode has it.
     """
     seen = folder.look()
-    newest = authority(seen)
+    newest, found = authority(seen), in_charge(seen)
     generation = 0 if newest is None else newest.generation
-    for one in reversed(seen):
-        counts = not one.claim.name or (newest is not None and one.claim.name == newest.name)
-        if counts and not one.is_released:
-            silent_ms = _silent_ms(folder, one, now_ms)
-            return RunPresence(one.claim.holder, silent_ms, one.claim.expiry_ms, one.is_stopped, generation)
-    return RunPresence(generation=generation)
+    if found is None:
+        return RunPresence(generation=generation)
+    claim, silent_ms = found.claim, _silent_ms(folder, found, now_ms)
+    return RunPresence(claim.holder, silent_ms, claim.expiry_ms, found.is_stopped, generation)
 
 
 def _silent_ms(folder: ClaimFolder, seen: Seen, now_ms: int) -> int | None:

@@ -16,13 +16,15 @@ import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyarrow import ArrowException, fs
 
 from ....errors import CheckpointError, CheckpointMismatchError, CorruptStateError, OptionError
 from ....state.keys.registry import StateRegistry
 from ...connectors.transaction import SinkTransaction
+from ...operators.contract import KeyedOperator
+from ...spec import JobSpec
 from ...storage.checksummed import seal, unseal
 from ...storage.filesystem import absolute, delete_quietly, exists, is_local, read_bytes, write_atomically
 from ...storage.parallel import in_parallel
@@ -35,10 +37,6 @@ from ..state_layout import empty_stage
 from ..store import CheckpointStore
 from .copying import CopyReport, copy_checked
 from .store import SavepointFile, SavepointStore, open_savepoint
-
-if TYPE_CHECKING:
-    from ...operators.contract import KeyedOperator
-    from ...spec import JobSpec
 
 logger = logging.getLogger(__name__)
 

@@ -135,10 +135,7 @@ def _copy_source_logs(store: CheckpointStore, target: fs.FileSystem, folder: str
         ]
 
         def copy_entry(entry: str) -> SavepointFile:
-            path = f"spark/{entry}"
-            target.create_dir(f"{folder}/{path}".rpartition("/")[0], recursive=True)
-            done = copy_file(store.filesystem, f"{store.spark_location}/{entry}", target, f"{folder}/{path}")
-            return SavepointFile(path=path, size_bytes=done.size_bytes, sha256=done.sha256)
+            return _copied(store, f"{store.spark_location}/{entry}", target, folder, f"spark/{entry}")
 
         try:
             store.spark_log.check()
@@ -157,8 +154,12 @@ def _copy_first_position(store: CheckpointStore, target: fs.FileSystem, folder: 
     found = []
     for info in list_files(store.filesystem, f"{store.root}/{FIRST_POSITION}", recursive=True):
         if info.type == fs.FileType.File and not info.base_name.startswith((".", "_")):
-            path = info.path[len(store.root) + 1 :]
-            target.create_dir(f"{folder}/{path}".rpartition("/")[0], recursive=True)
-            done = copy_file(store.filesystem, info.path, target, f"{folder}/{path}")
-            found.append(SavepointFile(path=path, size_bytes=done.size_bytes, sha256=done.sha256))
+            found.append(_copied(store, info.path, target, folder, info.path[len(store.root) + 1 :]))
     return found
+
+
+def _copied(store: CheckpointStore, source: str, target: fs.FileSystem, folder: str, path: str) -> SavepointFile:
+    """A file of a checkpoint's location, copied to a path below a savepoint's folder."""
+    target.create_dir(f"{folder}/{path}".rpartition("/")[0], recursive=True)
+    done = copy_file(store.filesystem, source, target, f"{folder}/{path}")
+    return SavepointFile(path=path, size_bytes=done.size_bytes, sha256=done.sha256)

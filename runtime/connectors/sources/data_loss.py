@@ -11,14 +11,13 @@ import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+from pyspark.sql import DataFrame, SparkSession
 
 from ....errors import MixedModeError
 from ...spark_io.spark_kafka import NoSuchTopic, TopicClient, TopicRange
 from .live_sources import LiveSourceFacts, live_sources
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 logger = logging.getLogger(__name__)
 

@@ -11,16 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, VariantType
 
 from ...catalyst.columns import event_time_us, quoted
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ class HistoryCut:
         if self.slices == 1:
             return history
         if self.bounds_us is None or event_time is None:
-            return history.where(F.pmod(F.xxhash64(*_hashable(history)), F.lit(self.slices)) == self.next)
+            return history.where(self._slice_of(history) == self.next)
         micros = event_time_us(history, event_time)
         lower = self.bounds_us[self.next - 1] if self.next else None
         upper = self.bounds_us[self.next] if self.next < len(self.bounds_us) else None
@@ -59,12 +56,16 @@ class HistoryCut:
             condition = condition & (micros <= upper)
         return history.where(condition | micros.isNull() if self.next == 0 else condition)
 
+    def _slice_of(self, history: DataFrame) -> Column:
+        """The slice of a row without an event time to go by."""
+        return F.pmod(F.xxhash64(*_hashable(history)), F.lit(self.slices))
+
     def rest(self, history: DataFrame, event_time: str | None) -> DataFrame:
         """The rows of all slices that are still to come."""
         if self.next == 0:
             return history
         if self.bounds_us is None or event_time is None:
-            return history.where(F.pmod(F.xxhash64(*_hashable(history)), F.lit(self.slices)) >= self.next)
+            return history.where(self._slice_of(history) >= self.next)
         return history.where(event_time_us(history, event_time) > self.bounds_us[self.next - 1])
 
 

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ...catalyst.columns import event_time_us
 from ...scan.footer_times import footer_times
 from .seam_claim import SeamClaim
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 #: Number of the frame that a row came from.
 INPUT_COLUMN = "__input"

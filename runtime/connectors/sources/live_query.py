@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming import StreamingQuery
 
 from ....errors import QueryError
 from ...catalyst.prepared.batch_calls import handing_over
@@ -22,10 +25,6 @@ from ...spark_io.spark_sources import PlannedSource, log_numbers, sources
 from ...support.failpoints import failpoint
 from ...support.ids import BatchId
 from .live_sources import LiveSourceFacts, cleans_files
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import StreamingQuery
 
 #: Options by which a source limits a micro-batch; with one of them AvailableNow takes several.
 _RATE_LIMITS = frozenset(

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+from pyspark.sql import DataFrame
 
 from ....errors import PlanError
 from ...spark_io.brokers import check_reachable
 from ...spark_io.source_cleaners import can_be_taken
 from ...spark_io.spark_sources import sources
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 #: ``logged``: the source keeps it in ``sources/`` of the query's checkpoint; ``given``: it follows from the options;
 #: ``asked``: nobody keeps it before the first micro-batch is committed; ``lost``: rows cannot be had again anyway.

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .data_loss import Offsets
+from .data_loss import Offsets
 
 
 @dataclass(frozen=True)

@@ -13,22 +13,19 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ....errors import CheckpointError
 from ...checkpoints.lease.driver_lease import DriverLease
 from ...checkpoints.metadata import CheckpointMetadata, SparkPosition
 from ...checkpoints.store import CheckpointStore
 from ...connectors.stage_handoff import StageHandoff
+from ...spec import JobSpec
 from ...support.failpoints import failpoint
 from ...tasks.shard.task_meter import Laps
 from ..coordinators.event_channels import JobEvents
 from ..state.job_state import CheckpointSnapshot
 from .output_commit import commit_transaction
 from .state_compactor import StateCompactor
-
-if TYPE_CHECKING:
-    from ...spec import JobSpec
 
 
 class CheckpointAbandoned(CheckpointError):

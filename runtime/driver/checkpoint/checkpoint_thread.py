@@ -12,13 +12,11 @@ import queue
 import threading
 from collections.abc import Callable
 from contextvars import Context, copy_context
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from ...catalyst.spark_session import activate
 from ...connectors.sources.live_query import Stopped
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
 

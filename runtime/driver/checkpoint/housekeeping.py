@@ -16,10 +16,11 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ....errors import CheckpointError
 from ....state.keys.keygroups import ShardId
+from ....state.store.compaction import StateRewrite
+from ....state.store.state_manifest import StateManifest
 from ...checkpoints.corruption import explain_corruption
 from ...checkpoints.first_position import discard_if_behind
 from ...checkpoints.lease.driver_lease import LocationLost
@@ -27,11 +28,7 @@ from ...support.failpoints import failpoint
 from ...support.ids import EpochNumber
 from ..clocks import clock_ms
 from ..state.job_state import CheckpointSnapshot, JobState
-
-if TYPE_CHECKING:
-    from ....state.store.compaction import StateRewrite
-    from ....state.store.state_manifest import StateManifest
-    from .async_checkpoint import CheckpointServices
+from .async_checkpoint import CheckpointServices
 
 logger = logging.getLogger(__name__)
 

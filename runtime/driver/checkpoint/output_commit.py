@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ....errors import CheckpointError, CorruptStateError, MixedModeError, OptionError, UserCodeError
 from ...checkpoints.metadata import CheckpointMetadata
 from ...checkpoints.store import CheckpointStore
 from ...connectors.transaction import SinkTransaction
 from ...jvm.spark_errors import cause_first
+from ...spec import JobSpec
 from ...support.failpoints import failpoint
 from .staged_output_migration import pending_transaction
-
-if TYPE_CHECKING:
-    from ...spec import JobSpec
 
 
 def pending_output(job: JobSpec, store: CheckpointStore, metadata: CheckpointMetadata) -> SinkTransaction:

@@ -17,18 +17,19 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 from pyspark import TaskContext
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from ....errors import CheckpointError
 from ...catalyst.types.arrow_functions import mapped_in_arrow
 from ...catalyst.types.arrow_types import arrow_schema
 from ...checkpoints.metadata import CheckpointMetadata
+from ...checkpoints.store import CheckpointStore
 from ...connectors.delivery_marks import DeliveryMarks
 from ...connectors.output_place import OutputPlace
 from ...connectors.staged_form import StagedColumn, StagedForm, columns_of, sources_of
@@ -36,16 +37,11 @@ from ...connectors.staged_output import SPARK_SCHEMA, partition_values
 from ...connectors.staging import StagedFile, check_staged, epoch_of, staging_folder, writer_number
 from ...connectors.transaction import SinkTransaction
 from ...jvm.worker_errors import raised_in_workers
+from ...spec import JobSpec
 from ...storage.filesystem import delete_quietly, exists, resolve
 from ...support.failpoints import failpoint
 from ...support.ids import JobId
 from ...tasks.report import REPORT_SCHEMA, report_batch
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from ...checkpoints.store import CheckpointStore
-    from ...spec import JobSpec
 
 
 def check_showable(job: JobSpec, store: CheckpointStore, metadata: CheckpointMetadata) -> None:

@@ -6,24 +6,22 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from ....errors import CheckpointError
 from ....state.keys.keygroups import ShardId, by_shard
+from ....state.store.compaction import StateRewrite
 from ....state.store.packed_manifests import PackedManifests
+from ....state.store.state_manifest import CompactionKind, StateManifest
 from ...checkpoints.store import CheckpointStore
 from ...jobs.executor import EpochExecutor
 from ...operators.contract import KeyedOperator
+from ...spec import JobSpec
 from ...support.failpoints import failpoint
 from ...support.ids import EpochNumber, JobId, RunId
 from ...tasks.shard_states import ShardStates
 from ...tasks.state.compaction_task import CompactionTask, compact_shards
 from ..clocks import now_ms
-
-if TYPE_CHECKING:
-    from ....state.store.compaction import StateRewrite
-    from ....state.store.state_manifest import CompactionKind, StateManifest
-    from ...spec import JobSpec
 
 _T = TypeVar("_T")
 

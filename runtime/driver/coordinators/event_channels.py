@@ -9,21 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from ....state.keys.keygroups import ShardId
+from ....state.keys.keygroups import KeyGroupRange, ShardId
 from ...protocols.operator_events.snapshot import StoredEvents
 from ...protocols.operator_events.task_events import ShardInbox
+from ...spec import JobSpec
 from ...support.clean_up import take_all
 from ...support.ids import CheckpointId
+from ...tasks.report import ShardReport
+from ..state.job_state import JobState
+from ..state.stage_state import StageState
 from .coordinator_channel import UserChannel
-
-if TYPE_CHECKING:
-    from ....state.keys.keygroups import KeyGroupRange
-    from ...spec import JobSpec
-    from ...tasks.report import ShardReport
-    from ..state.job_state import JobState
-    from ..state.stage_state import StageState
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from ...checkpoints.metadata import CheckpointMetadata
 from ...protocols.lifecycle.finished_state import Finished, check_finished, of_subtasks
 from ...protocols.lifecycle.graph import Edge, JobGraph, Vertex
 from ...protocols.lifecycle.job import JobLifecycle
+from ...spec import JobSpec
 from ..state.job_state import JobState
-
-if TYPE_CHECKING:
-    from ...spec import JobSpec
 
 SINK = "sink"
 

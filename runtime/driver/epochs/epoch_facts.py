@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Row
 
 from ...metrics.events.facts import EpochReport, InputEventTime, SourceSeen, StageEpoch
 from ...operators.contract import EpochSpec
@@ -11,9 +12,6 @@ from ...protocols.event_time import MIN_WATERMARK
 from ...spec import JobSpec, Phase
 from ...tasks.report import ShardReport
 from ..state.job_state import JobState
-
-if TYPE_CHECKING:
-    from pyspark.sql import Row
 
 
 def epoch_applied(

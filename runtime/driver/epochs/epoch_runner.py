@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -23,11 +23,12 @@ from ...support.failpoints import failpoint
 from ..clocks import now_ms
 from ..coordinators.event_channels import JobEvents
 from ..state.job_state import JobState
+from ..state.stage_state import StageState
 from .epoch_specs import OBSERVED, last_epoch_of, sorted_pass_of, streaming_epoch_of
 from .graph_epochs import GraphEpochs
 from .pinned_backlog import PinnedBacklog
 from .source_rows import SourceRows
-from .stage_epochs import StageRequest
+from .stage_runs import StageRequest
 
 
 class ReusedShards(NamedTuple):
@@ -101,7 +102,7 @@ class EpochRunner:
         """
         with self.turn:
             self.check_stopped()
-            time_ms, orders = now_ms(), {}
+            time_ms, requests = now_ms(), {}
             for stage in self.job.readers:
                 inputs = () if rows is None else rows.by_input(stage)
                 frame, timed = union_of(inputs), None if rows is None else rows.timed(stage)
@@ -126,30 +127,30 @@ class EpochRunner:
                     has_input=rows is not None and not rows.nothing_came,
                 )
                 visited = None if rows is None or frame is not None else self._without_rows(stage, spec)
-                order = StageRequest(spec, frame, inputs, visited, reach, timed)
+                request = StageRequest(spec, frame, inputs, visited, reach, timed)
                 if pin is not None and not stage.edges:  # what follows others is pinned by what those hand on
-                    order = self._pinned(stage, order, pin, live_position)
-                orders[stage.uid] = order
-            self.graph.execute(phase, orders[self.first_stage.uid].spec, orders, pin)
+                    request = self._pinned(stage, request, pin, live_position)
+                requests[stage.uid] = request
+            self.graph.execute(phase, requests[self.first_stage.uid].spec, requests, pin)
             self.store.may_have_backlog = True
             failpoint("backlog-epoch-applied")
-            shards = sum(len(self.state.stages[uid].shards) for uid in orders)
-            return ReusedShards(sum(len(order.pinned.finished) for order in orders.values()), shards)
+            shards = sum(len(self.state.stages[uid].shards) for uid in requests)
+            return ReusedShards(sum(len(request.pinned.finished) for request in requests.values()), shards)
 
     def _pinned(
-        self, stage: StageSpec, order: StageRequest, pin: PinnedBacklog, live_position: str | None
+        self, stage: StageSpec, request: StageRequest, pin: PinnedBacklog, live_position: str | None
     ) -> StageRequest:
         """What a stage that reads the sources has to do in a pinned pass: what an earlier run has left of it."""
         is_first = stage is self.first_stage
         if is_first:
             known = pin.load(live_position)
-            spec, is_known = known or order.spec, known is not None
+            spec, is_known = known or request.spec, known is not None
             if not is_known:
                 pin.save(spec, live_position)
         else:
-            spec, is_known = pin.follow(stage.uid, order.spec, ())
+            spec, is_known = pin.follow(stage.uid, request.spec, ())
         pinned = self.graph.pinned_shards(pin, stage.uid, is_known=is_known, follows=not is_first)
-        return replace(order, spec=spec, pinned=pinned)
+        return replace(request, spec=spec, pinned=pinned)
 
     def streaming_epoch(
         self,
@@ -171,7 +172,7 @@ class EpochRunner:
         """
         with self.turn:
             self.check_stopped()
-            time_ms, orders = now_ms(), {}
+            time_ms, requests = now_ms(), {}
             at_once = self.graph.times.fires_at_once()
             for stage in self.job.readers:
                 state = self.state.stages[stage.uid]
@@ -187,8 +188,8 @@ class EpochRunner:
                 if not fires:
                     spec = replace(spec, firing_watermark_ms=state.watermark.fired_ms)
                 visited = self._without_rows(stage, spec) if shards is None else shards[stage.uid]
-                orders[stage.uid] = StageRequest(spec, frame, shards=visited, reach=reach, timed=timed)
-            self.graph.execute(phase, orders[self.first_stage.uid].spec, orders)
+                requests[stage.uid] = StageRequest(spec, frame, shards=visited, reach=reach, timed=timed)
+            self.graph.execute(phase, requests[self.first_stage.uid].spec, requests)
             self.deliver()
             failpoint("epoch-applied")
 
@@ -275,24 +276,21 @@ class EpochRunner:
         """Whether anything would fire by event time if nothing waited at the live inputs."""
         if not self.job.fires_without_rows:
             return False
-        fired: dict[str, int] = {}
-        for stage in self.job.stages:
-            fired[stage.uid] = upto = self.graph.times.would_fire(stage, fired)
-            if self.state.stages[stage.uid].shards_due(upto, MIN_WATERMARK):
-                return True
-        return False
+        return any(stage.shards_due(upto, MIN_WATERMARK) for stage, upto in self._would_fire())
 
     def moves_if_idle(self) -> bool:
         """Whether anything would fire, or count as fired, by event time if nothing waited at the live inputs."""
         if not self.job.fires_without_rows:
             return False
         self._advance(now_ms())
+        return any(upto != stage.watermark.fired_ms for stage, upto in self._would_fire())
+
+    def _would_fire(self) -> Iterator[tuple[StageState, int]]:
+        """The stages, and what each would fire up to if nothing waited at the live inputs."""
         fired: dict[str, int] = {}
         for stage in self.job.stages:
             fired[stage.uid] = upto = self.graph.times.would_fire(stage, fired)
-            if upto != self.state.stages[stage.uid].watermark.fired_ms:
-                return True
-        return False
+            yield self.state.stages[stage.uid], upto
 
     def _advance(self, time_ms: int) -> None:
         """Have watermarks take the time into account: inputs that have been idle for too long hold nothing back."""

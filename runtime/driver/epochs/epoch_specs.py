@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from ...connectors.sources.live_inputs import Reach
 from ...operators.contract import EpochSpec, InOrder
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
+from ...protocols.watermarks import WatermarkTracker
 from ...support.ids import EpochNumber
-
-if TYPE_CHECKING:
-    from ...connectors.sources.live_inputs import Reach
-    from ...protocols.watermarks import WatermarkTracker
-    from ..state.job_state import JobState
-    from ..state.stage_state import StageState
+from ..state.job_state import JobState
+from ..state.stage_state import StageState
 
 #: As the final watermark of a sorted pass: the greatest one that the backlog itself reaches.
 OBSERVED = MIN_WATERMARK

@@ -22,7 +22,7 @@ from ...tasks.report import ShardReport
 from ..clocks import now_ms
 from ..state.job_state import JobState
 from .source_rows import TIMED
-from .stage_epochs import StageRequest, StageRun, fired_upstream, greatest_event_time, known, reached_upstream
+from .stage_runs import StageRequest, StageRun, fired_upstream, greatest_event_time, known, reached_upstream
 
 Look = Callable[[DataFrame, str, Sequence[LiveInput]], Reach]
 
@@ -122,38 +122,42 @@ class EventTimes:
         )
 
     def seen(
-        self, stage: StageSpec, order: StageRequest, reports: Sequence[ShardReport], upstream: Mapping[str, int | None]
+        self,
+        stage: StageSpec,
+        request: StageRequest,
+        reports: Sequence[ShardReport],
+        upstream: Mapping[str, int | None],
     ) -> Mapping[str, int | None] | int | None:
         """How far the event times of an epoch went, by input where they are told apart.
 
         Args:
             stage: the stage.
-            order: what it was told to do.
+            request: what it was told to do.
             reports: what it has done.
             upstream: by earlier stage what counts as its event time.
         """
         if stage.edges or stage.tells_inputs_apart or stage.looks_before_steps:
-            return {**upstream, **({} if order.reach is None else order.reach.seen)}
+            return {**upstream, **({} if request.reach is None else request.reach.seen)}
         return greatest_event_time(reports)
 
     def stage_run(
-        self, stage: StageSpec, order: StageRequest, done: StageResult, runs: Mapping[str, StageRun]
+        self, stage: StageSpec, request: StageRequest, done: StageResult, runs: Mapping[str, StageRun]
     ) -> StageRun:
         """What a stage has done in an epoch, and how far that brings it.
 
         Args:
             stage: the stage.
-            order: what it was told to do.
+            request: what it was told to do.
             done: what its jobs have come to.
             runs: what earlier ones have done.
         """
         state, reports = self.state.stages[stage.uid], done.reports
-        seen = self.seen(stage, order, reports, fired_upstream(stage, runs, self.state.stages))
+        seen = self.seen(stage, request, reports, fired_upstream(stage, runs, self.state.stages))
         fired_ms = state.watermark.fired_ms
-        if order.fires_all(state):
-            fired_ms = max(fired_ms, min(order.spec.firing_watermark_ms, state.watermark.would_reach(seen)))
-        ahead = self.seen(stage, order, reports, reached_upstream(stage, runs, self.state.stages))
-        return StageRun(order, reports, fired_ms, state.watermark.would_reach(ahead), done.observed)
+        if request.fires_all(state):
+            fired_ms = max(fired_ms, min(request.spec.firing_watermark_ms, state.watermark.would_reach(seen)))
+        ahead = self.seen(stage, request, reports, reached_upstream(stage, runs, self.state.stages))
+        return StageRun(request, reports, fired_ms, state.watermark.would_reach(ahead), done.observed)
 
     def move(self, stage: StageSpec, done: StageRun, elapsed_s: float) -> None:
         """Take over how far an epoch's event times went, and what it has fired.
@@ -163,11 +167,11 @@ class EventTimes:
             done: what it has done.
             elapsed_s: seconds in which no input could be read: all stages' jobs.
         """
-        watermark, time_ms, spec = self.state.stages[stage.uid].watermark, now_ms(), done.order.spec
+        watermark, time_ms, spec = self.state.stages[stage.uid].watermark, now_ms(), done.request.spec
         if stage.reads_sources:
             watermark.pause(round(elapsed_s * 1000))
             fired = fired_upstream(stage, {}, self.state.stages)
-            watermark.observe(self.seen(stage, done.order, done.reports, fired), time_ms)
+            watermark.observe(self.seen(stage, done.request, done.reports, fired), time_ms)
             if spec.style == "random":
                 watermark.advance(time_ms)
             else:

@@ -1,7 +1,7 @@
 """Runs one epoch over all stages of a job: a Spark job each, in order, applied as a whole.
 
 Invariants:
-- An epoch begins with orders for some stages; stages behind those follow, and all others are not concerned.
+- An epoch begins with requests for some stages; stages behind those follow, and all others are not concerned.
 - ``JobState`` changes only after the jobs of all stages have succeeded; a failed epoch leaves no trace in it, nor in
   any coordinator.  (A stage's watermark may have moved to where earlier epochs had brought it.)
 """
@@ -13,25 +13,20 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from pyspark.sql import DataFrame
-
 from ....state.keys.keygroups import ShardId
 from ...catalyst.prepared.micro_batch import job_label
 from ...catalyst.spark_cluster import JobTasks
 from ...catalyst.spark_observations import unobserved
-from ...connectors.sources.live_inputs import INPUT_COLUMN, look_at
+from ...connectors.sources.live_inputs import look_at
 from ...connectors.stage_handoff import StageHandoff
 from ...connectors.staging import StagedFile
 from ...jobs.executor import EpochExecutor
 from ...jobs.output_transform_task import staged_behind
-from ...jobs.shuffle import InPlace
 from ...jobs.stage_epoch import EpochRows, PinnedShards, StageEpoch, StageResult
 from ...metrics.backlog_progress import BacklogProgress
 from ...metrics.events.facts import FactListener, ShardsReused, WholeResultObserved
 from ...operators.contract import EpochSpec
-from ...operators.emission_watermark import EMITTED_COLUMN, emitted_when_due
-from ...operators.frame_steps import union_of
-from ...spec import JobSpec, Phase, StageEdge, StageSpec, over_edges
+from ...spec import JobSpec, Phase, StageSpec
 from ...support.failpoints import failpoint
 from ...support.ids import EpochNumber
 from ...tasks.report import ShardReport
@@ -42,10 +37,11 @@ from ..state.stage_handoffs import output_place_of
 from .epoch_facts import epoch_applied
 from .epoch_specs import following_epoch_of, whole_result_of
 from .event_times import EventTimes, Look
+from .handed_on_rows import HandedOnRows
 from .observed_rows import ObservedRows
 from .pinned_backlog import PinnedBacklog
-from .stage_epochs import StageRequest, StageRun, fired_upstream, gets_the_end, reached_upstream
 from .stage_fusion import StageFusion
+from .stage_runs import StageRequest, StageRun, fired_upstream, gets_the_end, reached_upstream
 
 
 @dataclass
@@ -80,17 +76,18 @@ class GraphEpochs:
         #: Event times and watermarks of the stages.
         self.times = EventTimes(self.job, self.state, self._labelled, self.look)
         self._observed = ObservedRows(self.job)
+        self._handed_on = HandedOnRows(self.state, self.handoffs)
         self.together = StageFusion(self.job, self.state, self.executors, self.events, self.times)
 
     def execute(
-        self, phase: Phase, base: EpochSpec, orders: Mapping[str, StageRequest], pin: PinnedBacklog | None = None
+        self, phase: Phase, base: EpochSpec, requests: Mapping[str, StageRequest], pin: PinnedBacklog | None = None
     ) -> None:
         """Run an epoch's jobs, one for each stage that has something to do, then apply what they have done.
 
         Args:
             phase: the phase it belongs to.
             base: what all stages of it have in common.
-            orders: what is to be done; stages behind these follow.
+            requests: what is to be done; stages behind these follow.
             pin: keeps finished shards of those, too, for a restarted driver.
         """
         started = time.monotonic()
@@ -98,15 +95,15 @@ class GraphEpochs:
         late: list[StagedFile] = []
         took: dict[str, list[ShardId]] = {}
         try:
-            runs.update(self._together(phase, base, orders))
+            runs.update(self._together(phase, base, requests))
             for stage in self.job.stages:
                 if stage.uid in runs:
                     continue
-                order = self._order(phase, base, stage, orders.get(stage.uid), runs, pin)
-                if order is None:
+                request = self._request(phase, base, stage, requests.get(stage.uid), runs, pin)
+                if request is None:
                     continue
-                took[stage.uid] = order.visited(self.state.stages[stage.uid])
-                runs[stage.uid] = self._run(phase, stage, order, runs)
+                took[stage.uid] = request.visited(self.state.stages[stage.uid])
+                runs[stage.uid] = self._run(phase, stage, request, runs)
                 late += self._stage_late(stage, runs[stage.uid])
             applied = self._with_output_transform(phase, base, runs)
             failpoint("epoch-before-apply")
@@ -118,14 +115,14 @@ class GraphEpochs:
         self._apply(phase, base, applied, late, started)
         self._discard_handoffs(runs)
 
-    def _together(self, phase: Phase, base: EpochSpec, orders: Mapping[str, StageRequest]) -> dict[str, StageRun]:
+    def _together(self, phase: Phase, base: EpochSpec, requests: Mapping[str, StageRequest]) -> dict[str, StageRun]:
         """What two stages have done that can be one Spark job; empty: none can."""
-        pair = None if phase.holds_events_back else self.together.pair(base, orders)
-        if pair is None or self._keeps_shards(pair[1]):
+        pair = None if phase.holds_events_back else self.together.pair(base, requests)
+        if pair is None or self._handed_on.keep_shards(pair[1]):
             return {}
         failpoint("epoch-between-stages")
         with self._labelled(f"{phase.kind}, epoch {base.epoch}, stages {pair[0].uid} and {pair[1].uid}"):
-            return self.together.run(base, *pair, orders[pair[0].uid], phase.sorter)
+            return self.together.run(base, *pair, requests[pair[0].uid], phase.sorter)
 
     def forget_shards(self, uids: Collection[str]) -> None:
         """The shards of some stages are dealt anew: plans and places of those that there were are of no use."""
@@ -186,22 +183,22 @@ class GraphEpochs:
         first = replace(first, output=staged.files, dropped_rows=staged.dropped_rows)
         return {**shown, uid: StageResult([first, *others], {**shown[uid].observed, **observed})}
 
-    def _run(self, phase: Phase, stage: StageSpec, order: StageRequest, runs: Mapping[str, StageRun]) -> StageRun:
+    def _run(self, phase: Phase, stage: StageSpec, request: StageRequest, runs: Mapping[str, StageRun]) -> StageRun:
         """One stage's Spark job, if it has anything to do; ``runs``: what earlier ones have done."""
-        state, spec, executor = self.state.stages[stage.uid], order.spec, self.executors[stage.uid]
-        reach, visited, sorts = order.reach, order.visited(state), spec.style == "sorted"
-        measured_by_tasks = reach is None and order.frame is not None and self.times.measured_by_tasks(stage, spec)
+        state, spec, executor = self.state.stages[stage.uid], request.spec, self.executors[stage.uid]
+        reach, visited, sorts = request.reach, request.visited(state), spec.style == "sorted"
+        measured_by_tasks = reach is None and request.frame is not None and self.times.measured_by_tasks(stage, spec)
         looks = stage.tells_inputs_apart or stage.looks_before_steps
         if looks and reach is None and not stage.edges and not measured_by_tasks:
-            reach = self.times.look_ahead(stage, order.frame, order.timed, sorts=sorts)
+            reach = self.times.look_ahead(stage, request.frame, request.timed, sorts=sorts)
         input_rows = None if reach is None or stage.edges or stage.looks_before_steps else reach.rows
-        order = replace(order, reach=reach)
+        request = replace(request, reach=reach)
         done = StageResult([])
         if visited:
             inboxes = self.events.take(visited, state, with_events=not phase.holds_events_back)
             epoch, rows = StageEpoch(spec, state.manifests, inboxes, phase.sorter), None
-            if order.frame is not None:
-                rows = EpochRows(order.frame, order.inputs, order.in_place, input_rows, measured_by_tasks)
+            if request.frame is not None:
+                rows = EpochRows(request.frame, request.inputs, request.in_place, input_rows, measured_by_tasks)
             if sorts:
                 # Of a first pass tasks get what Spark has made of the rows, not the rows; without state there are none.
                 by_spark = executor.is_first_pass(epoch) or stage.operator.is_stateless
@@ -216,15 +213,15 @@ class GraphEpochs:
             try:
                 with self._labelled(f"{phase.kind}, epoch {spec.epoch}{self._of_stage(stage)}"):
                     can_pause = phase.kind == "backlog"
-                    done = executor.execute(epoch, rows, shards=visited, pinned=order.pinned, can_pause=can_pause)
+                    done = executor.execute(epoch, rows, shards=visited, pinned=request.pinned, can_pause=can_pause)
             finally:
                 if sorts:
                     self.backlog.end(succeeded=bool(done.reports))
         if measured_by_tasks:
-            order = replace(order, reach=self.times.reached_by_reports(stage, done.reports))
-        return self.times.stage_run(stage, order, done, runs)
+            request = replace(request, reach=self.times.reached_by_reports(stage, done.reports))
+        return self.times.stage_run(stage, request, done, runs)
 
-    def _order(
+    def _request(
         self,
         phase: Phase,
         base: EpochSpec,
@@ -248,8 +245,8 @@ class GraphEpochs:
         failpoint("epoch-between-stages")
         state = self.state.stages[stage.uid]
         staged = {uid: _output(done.reports) for uid, done in runs.items()}
-        in_place, sorts = self._keeps_shards(stage), base.style == "sorted"
-        rows = self._handed_on(stage, staged, in_place, None if own is None else own.frame)
+        in_place, sorts = self._handed_on.keep_shards(stage), base.style == "sorted"
+        rows = self._handed_on.rows(stage, staged, None if own is None else own.frame, in_place=in_place)
         reach = None if own is None else own.reach or self.times.look_ahead(stage, own.frame, own.timed, sorts=sorts)
         seen = {} if reach is None else reach.seen
         fired, reached = (of(stage, runs, self.state.stages) for of in (fired_upstream, reached_upstream))
@@ -266,7 +263,7 @@ class GraphEpochs:
         )
         begins = base.has_input and stage.operator.begins_without_rows
         if rows is None and begins and not any(manifest.files for manifest in state.manifests):
-            return StageRequest(spec, self._no_rows(stage), reach=reach)
+            return StageRequest(spec, self._handed_on.no_rows(stage), reach=reach)
         if rows is None:
             events = () if phase.holds_events_back else self.events.waiting(state)
             due = state.shards_due(spec.firing_watermark_ms, spec.processing_timers_upto_ms)
@@ -292,45 +289,6 @@ class GraphEpochs:
             finished = pin.finished(uid, output_place_of(self.job, self.handoffs, uid), follows=follows)
             self.listener.on(ShardsReused(len(finished), len(self.state.stages[uid].shards)))
         return PinnedShards(finished, pin.reports_of(uid) if follows else pin.reports)
-
-    def _handed_on(
-        self, stage: StageSpec, staged: Mapping[str, Sequence[StagedFile]], in_place: bool, own: DataFrame | None
-    ) -> DataFrame | None:
-        """The rows that earlier stages have staged for one, as it takes them, and its own; None: there are none."""
-        frames = [] if own is None else [own.drop(INPUT_COLUMN)]
-        if own is not None and EMITTED_COLUMN in stage.operator.sort_columns:
-            assert stage.event_time is not None, "only a stage with event time asks for it"
-            frames = [emitted_when_due(frames[0], stage.event_time)]
-        handed_on: list[tuple[StageEdge, DataFrame]] = []
-        for edge in stage.edges:
-            files, handoff = staged.get(edge.origin, ()), self.handoffs[edge.origin]
-            if in_place:
-                earlier = self.state.stages[edge.origin]
-                frame = handoff.frame_in_shards(files, earlier.operator.key_group_outputs, len(earlier.shards))
-            else:
-                frame = handoff.frame(files)
-            if frame is not None:
-                handed_on.append((edge, frame))
-        if handed_on:
-            frames += over_edges(handed_on, emitted=EMITTED_COLUMN in stage.operator.sort_columns)
-        return union_of(frames)
-
-    def _no_rows(self, stage: StageSpec) -> DataFrame | None:
-        """What a stage takes of an earlier one that has staged nothing."""
-        edge = stage.edges[0]
-        handed_on = [(edge, self.handoffs[edge.origin].no_rows)]
-        return union_of(over_edges(handed_on, emitted=EMITTED_COLUMN in stage.operator.sort_columns))
-
-    def _keeps_shards(self, stage: StageSpec) -> bool:
-        """Whether rows are in their shards before a stage gets them: in those of the stage before."""
-        earlier = self.state.stages[stage.edges[0].origin]
-        here = self.state.stages[stage.uid]
-        return (
-            stage.keeps_key_groups_of(earlier.operator)
-            and len(earlier.shards) == len(here.shards)
-            and earlier.max_parallelism == here.max_parallelism
-            and InPlace.is_possible(here.max_parallelism, len(here.shards))
-        )
 
     def _apply(
         self, phase: Phase, base: EpochSpec, runs: Mapping[str, StageRun], late: Sequence[StagedFile], started: float
@@ -367,7 +325,7 @@ class GraphEpochs:
     def _discard_handoffs(self, runs: Mapping[str, StageRun]) -> None:
         """Remove what stages have handed on, unless a restarted driver may want it."""
         for uid, done in runs.items():
-            if done.order.pinned.report_folder is None:
+            if done.request.pinned.report_folder is None:
                 self._discard_handoff(uid, done.reports)
 
     def _discard_handoff(self, uid: str, reports: Sequence[ShardReport]) -> None:
@@ -385,7 +343,7 @@ class GraphEpochs:
 
     def _stage_late(self, stage: StageSpec, done: StageRun) -> list[StagedFile]:
         """Late rows of a stage in an epoch for the side output, if the job has one; what it has read must be there."""
-        frame, spec = done.order.frame, done.order.spec
+        frame, spec = done.request.frame, done.request.spec
         dropped = sum(report.counters.rows_late for report in done.reports)
         if self.job.late_rows is None or frame is None or not dropped:
             return []

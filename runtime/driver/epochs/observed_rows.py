@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Row
 
 from ...catalyst.spark_observations import observed_metrics
 from ...operators.frame_steps import Metrics
 from ...spec import JobSpec
-from .stage_epochs import StageRun
-
-if TYPE_CHECKING:
-    from pyspark.sql import Row
+from .stage_runs import StageRun
 
 
 @dataclass
@@ -46,7 +44,7 @@ class ObservedRows:
         """All metrics, and whether there was a job in the epoch that was to compute them."""
         asked = []
         for stage in self.job.stages:
-            had_rows = stage.uid in runs and runs[stage.uid].order.frame is not None
+            had_rows = stage.uid in runs and runs[stage.uid].request.frame is not None
             asked += [(metrics, had_rows) for metrics in stage.observed]
         transform = self.job.output_transform
         if transform is not None:

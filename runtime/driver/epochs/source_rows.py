@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -15,12 +14,9 @@ from ...catalyst.spark_session import empty_frame
 from ...connectors.sources.live_inputs import INPUT_COLUMN
 from ...connectors.sources.source_lanes import rows_by_lane
 from ...operators.arrival_order import in_one_order
-from ...operators.frame_steps import behind_steps, done, union_of
+from ...operators.frame_steps import FrameStep, behind_steps, done, union_of
 from ...spark_io.file_rows import with_file_rows
-
-if TYPE_CHECKING:
-    from ...operators.frame_steps import FrameStep
-    from ...spec import JobSpec, LaneRead, StageSpec
+from ...spec import JobSpec, LaneRead, StageSpec
 
 #: The event times of rows that are looked at before some of them are dropped.
 TIMED = "__timed"

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
 
 from ....state.keys.keygroups import all_shards
 from ...jobs.executor import EpochExecutor
@@ -22,10 +23,7 @@ from ..coordinators.event_channels import JobEvents
 from ..state.job_state import JobState
 from .epoch_specs import following_epoch_of
 from .event_times import EventTimes
-from .stage_epochs import StageRequest, StageRun, fired_upstream, reached_upstream
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from .stage_runs import StageRequest, StageRun, fired_upstream, reached_upstream
 
 
 @dataclass
@@ -50,19 +48,19 @@ class StageFusion:
     #: First stages whose last epoch with rows has given the second one some; for others a job together costs only.
     _hand_on: set[str] = field(init=False, default_factory=set)
 
-    def pair(self, base: EpochSpec, orders: Mapping[str, StageRequest]) -> tuple[StageSpec, StageSpec] | None:
+    def pair(self, base: EpochSpec, requests: Mapping[str, StageRequest]) -> tuple[StageSpec, StageSpec] | None:
         """The two stages of an epoch that may be one Spark job; None: there are no such.
 
         Args:
             base: what all stages of it have in common.
-            orders: what is to be done.
+            requests: what is to be done.
         """
         for second in self.job.stages:
-            order = orders.get(second.edges[0].origin) if second.edges else None
-            if order is None or order.frame is None or second.uid in orders:
+            request = requests.get(second.edges[0].origin) if second.edges else None
+            if request is None or request.frame is None or second.uid in requests:
                 continue
             first = self.job.stage_of(second.edges[0].origin)
-            if first.uid in self._hand_on and base.style == "random" and self._can_be(first, second, order):
+            if first.uid in self._hand_on and base.style == "random" and self._can_be(first, second, request):
                 return first, second
         return None
 
@@ -73,11 +71,11 @@ class StageFusion:
     def note(self, runs: Mapping[str, StageRun]) -> None:
         """Look at what the stages of an epoch have done."""
         for uid, done in runs.items():
-            if done.order.frame is not None:
+            if done.request.frame is not None:
                 handed_on = any(report.output or report.handed_on_rows for report in done.reports)
                 (self._hand_on.add if handed_on else self._hand_on.discard)(uid)
 
-    def _can_be(self, first: StageSpec, second: StageSpec, order: StageRequest) -> bool:
+    def _can_be(self, first: StageSpec, second: StageSpec, request: StageRequest) -> bool:
         """Whether nothing that the second stage has to know is told by the first one's tasks, and nobody else is."""
         followers = [stage.uid for stage in self.job.stages for edge in stage.edges if edge.origin == first.uid]
         if followers != [second.uid] or len(second.edges) > 1 or second.reads or first.edges:
@@ -90,10 +88,12 @@ class StageFusion:
             return False
         if second.operator.takes_late_bound or self.times.in_order(second) or self.times.fires_at_once():
             return False
-        return order.reach is None and not first.tells_inputs_apart and order.fires_all(self.state.stages[first.uid])
+        return (
+            request.reach is None and not first.tells_inputs_apart and request.fires_all(self.state.stages[first.uid])
+        )
 
     def run(
-        self, base: EpochSpec, first: StageSpec, second: StageSpec, order: StageRequest, sorter: SortEngine
+        self, base: EpochSpec, first: StageSpec, second: StageSpec, request: StageRequest, sorter: SortEngine
     ) -> dict[str, StageRun]:
         """Run two stages of an epoch.
 
@@ -101,22 +101,22 @@ class StageFusion:
             base: what all stages of it have in common.
             first: the one that reads sources.
             second: the one that follows it.
-            order: what the first one is to do.
+            request: what the first one is to do.
             sorter: who sorts.
 
         Returns:
             What both have done; empty: they have to run one after the other.
         """
         stages = self.state.stages
-        assert order.frame is not None
-        fired_ms = max(stages[first.uid].watermark.fired_ms, order.spec.firing_watermark_ms)
-        spec = self._following(base, second, StageRun(order, [], fired_ms, fired_ms))
+        assert request.frame is not None
+        fired_ms = max(stages[first.uid].watermark.fired_ms, request.spec.firing_watermark_ms)
+        spec = self._following(base, second, StageRun(request, [], fired_ms, fired_ms))
         done = self._pair(first, second).execute(
-            order.frame, self._part(first, order.spec, sorter), self._part(second, spec, sorter)
+            request.frame, self._part(first, request.spec, sorter), self._part(second, spec, sorter)
         )
         if done is None:
             return {}
-        runs = {first.uid: self.times.stage_run(first, order, done[0], {})}
+        runs = {first.uid: self.times.stage_run(first, request, done[0], {})}
         if self._following(base, second, runs[first.uid]) != spec:  # its tasks had to know more than they did
             return {}
         runs[second.uid] = self.times.stage_run(second, StageRequest(spec), done[1], runs)

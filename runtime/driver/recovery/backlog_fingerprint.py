@@ -11,23 +11,20 @@ import hashlib
 import json
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow
 import pyspark
 from pyarrow import fs
+from pyspark.sql import DataFrame, SparkSession
 
 from ...catalyst.spark_expressions import class_name
 from ...catalyst.spark_plans import analyzed, contains, input_files, leaves, parts_without, whole_plans
 from ...catalyst.spark_session import session_settings
 from ...scan.expressions.translations import TRANSLATION_VERSION
 from ...spark_io.spark_sources import PlannedSource
+from ...spec import JobSpec, LaneRead, StageEdge, StageSpec
 from ...storage.filesystem import resolve
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from ...spec import JobSpec, LaneRead, StageEdge, StageSpec
 
 #: Leaves of a plan whose rows are a function of the plan and the files alone.
 _FILES_LEAF = "LogicalRelation"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import TYPE_CHECKING
 
 from ....errors import OptionError
 from ...checkpoints.identity import FOUND_BY_STATE, JobIdentity
@@ -16,13 +15,11 @@ from ...checkpoints.store import CheckpointStore
 from ...connectors.sinks.output_writers import OutputWriters, Replacement, WritingJob
 from ...jvm.spark_errors import spark_says
 from ...spark_io.spark_sources import sources
+from ...spec import JobSpec
 from ...storage.filesystem import absolute, resolve
 from ...storage.spark_paths import UNREACHABLE
 from ...support.ids import NO_JOB
 from ...support.redaction import redacted
-
-if TYPE_CHECKING:
-    from ...spec import JobSpec
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from ...checkpoints.metadata import CheckpointMetadata
 from ...protocols.watermarks import WatermarkTracker
 from ...spec import JobSpec, StageSpec
 from ...support.ids import JobId
-from ..epochs.stage_epochs import fired_upstream
+from ..epochs.stage_runs import fired_upstream
 from ..state.job_state import JobState
 from ..state.stage_state import StageState
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....errors import CheckpointMismatchError, OptionError
 from ....state.keys.registry import StateRegistry
+from ....state.store.compaction import StateRewrite
 from ...checkpoints.first_position import FirstPositions
 from ...checkpoints.identity import FOUND_BY_STATE, JobIdentity
 from ...checkpoints.metadata import CheckpointMetadata
@@ -24,10 +25,11 @@ from ...checkpoints.savepoints.completion import complete_pending
 from ...checkpoints.savepoints.restore import check_restorable, restore_if_asked
 from ...checkpoints.store import CheckpointStore
 from ...connectors.sources.data_loss import ForgottenMessages, forgotten_messages, kafka_offsets
-from ...connectors.sources.live_sources import live_sources, sources_read_once
+from ...connectors.sources.live_sources import LiveSourceFacts, live_sources, sources_read_once
 from ...operators.contract import EvolvedOperator, KeyedOperator
 from ...protocols.watermarks import ONLY
 from ...spark_io.spark_sources import log_numbers
+from ...spec import JobSpec, StageSpec
 from ...storage.filesystem import delete_quietly, exists
 from ...support.failpoints import failpoint
 from ...support.ids import NO_BATCH, JobId
@@ -40,10 +42,6 @@ from ..state.job_state import JobState
 from ..state.stage_handoffs import handoffs_of, output_place_of
 from .backlog_fingerprint import backlog_fingerprint
 from .initial_state import fresh_state, restored_state
-
-if TYPE_CHECKING:
-    from ....state.store.compaction import StateRewrite
-    from ...spec import JobSpec, StageSpec
 
 logger = logging.getLogger(__name__)
 
@@ -218,33 +216,38 @@ def check_sources(job: JobSpec, metadata: CheckpointMetadata, store: CheckpointS
 
 def _check_kinds(job: JobSpec, metadata: CheckpointMetadata, store: CheckpointStore) -> None:
     """Raise CheckpointMismatchError if a live source is of another kind than the one that gave the stored position."""
-    if job.live is None or metadata.spark is None:
-        return
-    stood = metadata.spark.offset_entry.splitlines()[2:]
-    for number, source in zip(log_numbers(job.live), live_sources(job.live), strict=True):
-        if number < len(stood) and stood[number] != "-" and not source.gave(stood[number]):
+    for source, stood in _stored_positions(job, metadata):
+        if stood != "-" and not source.gave(stood):
             raise CheckpointMismatchError(
-                f"live source {source.name} cannot go on from {stood[number]}, where checkpoint"
+                f"live source {source.name} cannot go on from {stood}, where checkpoint"
                 f" {metadata.checkpoint_id} in {store.location!r} stands: that is a position of a source of another"
                 " kind. Read the source that the job began with, or give the new one a job of its own that begins with"
                 " the state: mixedmode.state_writer [upgrade:U18]"
             )
 
 
+def _stored_positions(job: JobSpec, metadata: CheckpointMetadata) -> Iterator[tuple[LiveSourceFacts, str]]:
+    """The live sources that a checkpoint has a line for in Spark's log, each with that."""
+    if job.live is None or metadata.spark is None:
+        return
+    lines = metadata.spark.offset_entry.splitlines()[2:]
+    for number, source in zip(log_numbers(job.live), live_sources(job.live), strict=True):
+        if number < len(lines):
+            yield source, lines[number]
+
+
 def _check_first_offsets(job: JobSpec, metadata: CheckpointMetadata, store: CheckpointStore) -> None:
     """Raise CheckpointMismatchError if a history that is read in part ends somewhere else than when it was begun."""
     history = metadata.sources.get("history")
-    if job.live is None or metadata.spark is None or history is None or history.finished or history.position is None:
+    if history is None or history.finished or history.position is None:
         return
-    began = metadata.spark.offset_entry.splitlines()[2:]
-    for number, source in zip(log_numbers(job.live), live_sources(job.live), strict=True):
-        first_offset, at = source.first_offset, began[number] if number < len(began) else None
-        if first_offset is not None and at is not None and json.loads(first_offset) != json.loads(at):
+    for source, at in _stored_positions(job, metadata):
+        if source.first_offset is not None and json.loads(source.first_offset) != json.loads(at):
             raise CheckpointMismatchError(
                 f"the job in {store.location!r} has read a part of its history up to checkpoint"
-                f" {metadata.checkpoint_id}, and live was to begin at {at}; now it would begin at {first_offset}, so"
-                " what lies between would come twice or not at all. Give the version (or snapshot) that the job began"
-                " with [upgrade:U21]"
+                f" {metadata.checkpoint_id}, and live was to begin at {at}; now it would begin at"
+                f" {source.first_offset}, so what lies between would come twice or not at all. Give the version (or"
+                " snapshot) that the job began with [upgrade:U21]"
             )
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from typing import TYPE_CHECKING
 
 from pyarrow import fs
 
@@ -24,6 +23,7 @@ from ...checkpoints.metadata import CheckpointMetadata
 from ...checkpoints.spark_log import is_unfinished
 from ...checkpoints.store import CheckpointStore
 from ...connectors.staging_folder import StagingFolder
+from ...spec import JobSpec
 from ...storage.filesystem import delete_quietly, exists, list_files, write_atomically
 from ...storage.parallel import in_parallel
 from ...storage.spark_paths import spark_uri
@@ -31,9 +31,6 @@ from ...support.failpoints import failpoint
 from ...support.ids import CheckpointId
 from ..checkpoint.output_commit import commit_transaction, pending_output
 from .existing_rows import prepare_output
-
-if TYPE_CHECKING:
-    from ...spec import JobSpec
 
 logger = logging.getLogger(__name__)
 

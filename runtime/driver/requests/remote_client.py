@@ -65,13 +65,12 @@ def ask(
     filesystem, checkpoints = resolve(location)
     root = f"{checkpoints}/mixedmode"
     holder = _living_holder(filesystem, root, location)
-    deadline_s = clock.now_s() + timeout_s
     request = Request(
         action=action,
         path=None if path is None else absolute(path),
         drain=drain,
         run=holder.run,
-        expires_ms=round(deadline_s * 1000),
+        expires_ms=round((clock.now_s() + timeout_s) * 1000),
         parallelism=parallelism,
         stage=stage,
     )
@@ -85,69 +84,76 @@ def ask(
     folder.put(request)
     on_status("waiting")
     try:
-        return _wait(folder, request, holder, location, deadline_s, on_status, clock)
+        return _AskedRun(location, folder, holder).result_of(request, on_status, clock)
     finally:
         folder.forget(request.id)
 
 
-def _wait(
-    folder: RequestFolder,
-    request: Request,
-    holder: Holder,
-    location: str,
-    deadline_s: float,
-    on_status: Callable[[str], None],
-    clock: RequestClock,
-) -> str | None:
-    begun, gone_since_s = False, None
-    while True:
-        answer = folder.answer_to(request.id)
-        if answer is not None and answer.status == "done":
-            return answer.path
-        if answer is not None and answer.status == "failed":
-            raise QueryError(f"the job on {location!r} could not do it: {answer.error}")
-        if answer is not None and not begun:
-            begun = True
-            on_status("running")
-        now_s = clock.now_s()
-        if _has_gone(folder, holder):
-            gone_since_s = now_s if gone_since_s is None else gone_since_s
-            if now_s - gone_since_s > (_DEAD_GRACE_S if holder.lives is False else _GRACE_S):
-                raise CheckpointError(
-                    f"the job on {location!r} ended without an answer; {_what_is_left(folder, request, location)}"
+@dataclass(frozen=True)
+class _AskedRun:
+    """The run on a location, as whoever has put a request to it knows it."""
+
+    location: str
+    folder: RequestFolder
+    holder: Holder
+
+    def result_of(self, request: Request, on_status: Callable[[str], None], clock: RequestClock) -> str | None:
+        """Wait for the answer; see :func:`ask`."""
+        begun, gone_since_s = False, None
+        while True:
+            answer = self.folder.answer_to(request.id)
+            if answer is not None and answer.status == "done":
+                return answer.path
+            if answer is not None and answer.status == "failed":
+                raise QueryError(f"the job on {self.location!r} could not do it: {answer.error}")
+            if answer is not None and not begun:
+                begun = True
+                on_status("running")
+            now_s = clock.now_s()
+            if self._has_gone():
+                gone_since_s = now_s if gone_since_s is None else gone_since_s
+                if now_s - gone_since_s > (_DEAD_GRACE_S if self.holder.lives is False else _GRACE_S):
+                    raise CheckpointError(
+                        f"the job on {self.location!r} ended without an answer; {self._what_is_left(request)}"
+                    )
+            else:
+                gone_since_s = None
+            if now_s > request.expires_ms / 1000:
+                there = (
+                    "" if request.path is None else f", and the savepoint will be at {request.path!r} unless it fails"
                 )
-        else:
-            gone_since_s = None
-        if now_s > deadline_s:
-            there = "" if request.path is None else f", and the savepoint will be at {request.path!r} unless it fails"
-            raise CheckpointError(
-                f"the job on {location!r} has not finished in time; it goes on with it{there}"
-                if begun
-                else f"the job on {location!r} has not taken up the request in time, which is withdrawn: a job takes"
-                " requests once it has recovered"
-            )
-        clock.sleep(_WAIT_S)
+                raise CheckpointError(
+                    f"the job on {self.location!r} has not finished in time; it goes on with it{there}"
+                    if begun
+                    else f"the job on {self.location!r} has not taken up the request in time, which is withdrawn: a job"
+                    " takes requests once it has recovered"
+                )
+            clock.sleep(_WAIT_S)
 
+    def _has_gone(self) -> bool:
+        """True if the run does not have the location any more, or its process is dead."""
+        now = DriverLease(self.folder.filesystem, self.folder.root, NO_RUN).holder()
+        return now is None or now.run != self.holder.run or self.holder.lives is False
 
-def _what_is_left(folder: RequestFolder, request: Request, location: str) -> str:
-    """What has become of a request whose driver is gone."""
-    if request.path is None:
-        return "look at its log"
-    store = CheckpointStore(folder.filesystem, folder.root.rpartition("/")[0])
-    try:
-        newest = store.latest()
-    except CheckpointError as error:
-        return f"look at its log ({error})"
-    wanted = None if newest is None else newest.savepoint
-    if newest is None or wanted is None or wanted.path != request.path:
-        return "look at its log"
-    made = store.savepoint_made(newest.checkpoint_id)
-    if made is not None:
-        return f"but its savepoint is complete: {made}"
-    return (
-        f"its checkpoint is complete, the savepoint at {wanted.path!r} is not: the next start finishes it before it"
-        f" goes on, or `mixedmode savepoint {location} --complete` does"
-    )
+    def _what_is_left(self, request: Request) -> str:
+        """What has become of a request whose driver is gone."""
+        if request.path is None:
+            return "look at its log"
+        store = CheckpointStore(self.folder.filesystem, self.folder.root.rpartition("/")[0])
+        try:
+            newest = store.latest()
+        except CheckpointError as error:
+            return f"look at its log ({error})"
+        wanted = None if newest is None else newest.savepoint
+        if newest is None or wanted is None or wanted.path != request.path:
+            return "look at its log"
+        made = store.savepoint_made(newest.checkpoint_id)
+        if made is not None:
+            return f"but its savepoint is complete: {made}"
+        return (
+            f"its checkpoint is complete, the savepoint at {wanted.path!r} is not: the next start finishes it before it"
+            f" goes on, or `mixedmode savepoint {self.location} --complete` does"
+        )
 
 
 def _living_holder(filesystem: fs.FileSystem, root: str, location: str) -> Holder:
@@ -165,9 +171,3 @@ def _living_holder(filesystem: fs.FileSystem, root: str, location: str) -> Holde
             code="MIXEDMODE_JOB_NOT_RUNNING",
         )
     return holder
-
-
-def _has_gone(folder: RequestFolder, asked: Holder) -> bool:
-    """True if the run that was asked does not have the location any more, or its process is dead."""
-    now = DriverLease(folder.filesystem, folder.root, NO_RUN).holder()
-    return now is None or now.run != asked.run or asked.lives is False

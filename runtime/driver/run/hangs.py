@@ -5,15 +5,11 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from ...catalyst.spark_cluster import RunningStage, running_stages
 from ...jvm.user_frames import UserFrames, is_ours
-
-if TYPE_CHECKING:
-    from ...spec import JobSpec
-    from .run_context import RunContext
-
+from ...spec import JobSpec
+from .run_context import RunContext
 
 #: More shards than these are not named.
 _MOST_SHARDS = 8

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
 
 from ...checkpoints.first_position import FirstPosition, FirstPositions
 from ...checkpoints.store import CheckpointStore
 from ...connectors.sources.live_query import LiveSource
 from ...connectors.sources.live_sources import live_sources, sources_read_once
 from ...metrics.events.facts import FactListener, LiveBegins
+from ...spec import JobSpec
 from ...support.ids import FIRST_BATCH, BatchId
 from ..state.job_state import JobState
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from ...spec import JobSpec
 
 
 @dataclass

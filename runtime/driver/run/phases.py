@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
 
 from ...checkpoints.metadata import SourceState
 from ...connectors.sources.history import HistoryCut, cut
@@ -25,9 +26,6 @@ from .idle_wait import LONGEST_S, idle_s, wait_until_due
 from .pausing import stand_still, stands_still
 from .running_job import RunningJob
 from .shutdown import Ending
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 #: Why there is nothing to take a savepoint of.
 IN_BACKLOG = (

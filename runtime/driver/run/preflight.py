@@ -9,7 +9,6 @@ nothing is written that stays.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from pyarrow import ArrowException
 
@@ -23,6 +22,7 @@ from ...checkpoints.savepoints.store import open_savepoint
 from ...checkpoints.store import CheckpointStore
 from ...connectors.sources.live_sources import check_brokers, check_replayable
 from ...spark_io.place_probe import probe_places
+from ...spec import JobSpec
 from ...storage.filesystem import resolve
 from ...storage.folder_checks import check_folder
 from ...support.ids import NO_RUN, CheckpointId
@@ -30,9 +30,6 @@ from ..checkpoint.staged_output_migration import check_showable
 from ..coordinators.task_graph import check_finished_tasks
 from ..recovery.existing_rows import check_existing_rows
 from ..recovery.recovery import check_identity, check_sources, evolved, forgotten_behind, refuse_more_after_the_end
-
-if TYPE_CHECKING:
-    from ...spec import JobSpec
 
 
 def check_places(job: JobSpec) -> None:

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ....errors import QueryError
+from ...checkpoints.metadata import CheckpointMetadata
 from ...metrics.events.events import ShardsRescaled
+from ...spec import JobSpec
 from ...support.failpoints import failpoint
 from ..clocks import clock_ms
 from ..coordinators.event_channels import JobEvents
@@ -27,11 +28,7 @@ from ..coordinators.task_graph import lifecycle_of
 from ..epochs.graph_epochs import GraphEpochs
 from ..requests.rescale_queue import RescaleRequest
 from ..state.job_state import JobState
-
-if TYPE_CHECKING:
-    from ...checkpoints.metadata import CheckpointMetadata
-    from ...spec import JobSpec
-    from .running_job import RunningJob
+from .running_job import RunningJob
 
 #: The trigger of its checkpoints.
 RESCALE = "rescale"

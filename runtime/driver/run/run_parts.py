@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from ...connectors.output_place import OutputPlace
 from ...connectors.stage_handoff import StageHandoff
 from ...jobs.executor import EpochExecutor
+from ...jobs.scan_pass import ScanPlace
 from ...protocols.checkpoint_scheduler import COVERED_MS, CheckpointScheduler
+from ...spec import JobSpec
 from ...support.failpoints import BESIDE
 from ..checkpoint.async_checkpoint import CheckpointServices
 from ..checkpoint.checkpoint_thread import CompletingThread
@@ -18,9 +19,6 @@ from ..coordinators.event_channels import JobEvents
 from ..sources.source_cleaning import SourceCleaning
 from ..state.job_state import JobState
 from .run_context import RunContext
-
-if TYPE_CHECKING:
-    from ...spec import JobSpec
 
 
 def scheduler_of(job: JobSpec, state: JobState) -> CheckpointScheduler:
@@ -65,9 +63,7 @@ def executor_of(job: JobSpec, state: JobState, uid: str, context: RunContext, ou
         output_transform=transform,
         feeds_a_stage=uid != job.last_stage.uid,
         progress_folder=context.backlog.folder,
-        runs_folder=f"{context.store.runs}/{uid}",
-        stopped_folder=f"{context.store.backlog}/stopped",
-        scan_least_bytes=job.scan_least_bytes,
+        scans=ScanPlace(f"{context.store.runs}/{uid}", f"{context.store.backlog}/stopped", job.scan_least_bytes),
         pause=context.pass_pause,
         observes=bool(job.stage_of(uid).observed) or (transform is not None and bool(transform.observed)),
     )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ...jobs.executor import EpochExecutor
 from ...metrics.events.events import CheckpointCompleted, SourceChanged
 from ...protocols.checkpoint_scheduler import CheckpointScheduler
 from ...protocols.lifecycle.work import TaskWorker
-from ...spec import Phase
+from ...spec import JobSpec, Phase
 from ..checkpoint.checkpoint_coordinator import CheckpointCoordinator
 from ..checkpoint.checkpoint_thread import CompletingThread
 from ..checkpoint.housekeeping import Housekeeping
@@ -19,6 +18,7 @@ from ..coordinators.task_graph import lifecycle_of
 from ..epochs.epoch_runner import EpochRunner
 from ..epochs.graph_epochs import GraphEpochs
 from ..epochs.pinned_backlog import PinnedBacklog
+from ..recovery.recovery import RecoveredRun
 from ..sources.live_folders import LiveFolders
 from ..sources.seam_report import SeamReport
 from ..sources.source_losses import SourceLosses
@@ -28,10 +28,6 @@ from ..state.job_state import JobState
 from ..state.stage_handoffs import handoffs_of, output_place_of
 from .run_context import RunContext
 from .run_parts import checkpoint_services, completing_threads, executor_of, scheduler_of
-
-if TYPE_CHECKING:
-    from ...spec import JobSpec
-    from ..recovery.recovery import RecoveredRun
 
 
 @dataclass(frozen=True)

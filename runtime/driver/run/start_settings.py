@@ -11,15 +11,12 @@ files are read when it reads them: the zone of times in CSV, JSON and XML files,
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
 
 from ...catalyst.spark_plans import analyzed, frame_of
 from ...catalyst.spark_session import cloned, copy_variables
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from ...spec import JobSpec
+from ...spec import JobSpec
 
 
 def with_settings_of_now(job: JobSpec) -> JobSpec:

@@ -9,14 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
 
 from ...metrics.events.facts import FactListener, LiveFolderGone, LiveFolderIsBack
 from ...spark_io.spark_sources import sources
 from ...storage.spark_paths import HadoopPlace
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ....errors import DataLossError
 from ...checkpoints.metadata import SparkPosition
@@ -18,11 +17,9 @@ from ...checkpoints.store import CheckpointStore
 from ...connectors.sources.data_loss import is_tolerant
 from ...connectors.sources.live_sources import live_sources
 from ...spark_io.spark_sources import log_numbers
+from ...spec import JobSpec
 from ...storage.spark_paths import UNREACHABLE, HadoopPlace
 from ...support.ids import FIRST_BATCH
-
-if TYPE_CHECKING:
-    from ...spec import JobSpec
 
 logger = logging.getLogger(__name__)
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ....errors import CheckpointMismatchError, DataLossError
 from ...connectors.sources.data_loss import ForgottenMessages, Offsets
 from ...connectors.sources.seam_claim import SeamClaim
 from ...metrics.events.facts import FactListener, SeamPassed, messages_lost
+from ...spec import JobSpec
 from ...support.ids import NO_BATCH, EpochNumber
 from ..state.job_state import JobState
 from .source_losses import SourceLosses, loss_text
-
-if TYPE_CHECKING:
-    from ...spec import JobSpec
 
 
 @dataclass

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
@@ -18,10 +17,8 @@ from ...checkpoints.metadata import SparkPosition
 from ...checkpoints.store import CheckpointStore
 from ...connectors.sources.live_query import LiveSource
 from ...spark_io.spark_sources import log_numbers
+from ...spec import JobSpec
 from ...support.ids import BatchId
-
-if TYPE_CHECKING:
-    from ...spec import JobSpec
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from ....errors import DataLossError, MixedModeError
 from ...checkpoints.store import CheckpointStore
@@ -35,13 +34,11 @@ from ...jvm.jvm_loss import links
 from ...metrics.events.facts import FactListener, messages_lost
 from ...spark_io.spark_kafka import Place, TopicClient
 from ...spark_io.spark_sources import log_numbers, sources
+from ...spec import JobSpec
 from ...support.clean_up import take_all
 from ...support.ids import BatchId
 from ..clocks import clock_ms
 from ..state.job_state import JobState
-
-if TYPE_CHECKING:
-    from ...spec import JobSpec
 
 logger = logging.getLogger(__name__)
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql.streaming import StreamingQuery
 
 from ...metrics.events.facts import FactListener, OffsetsKnown, OffsetsRead
 from ...spark_io.query_progress import executed_batches
 from ...spark_io.spark_sources import log_numbers
+from ...spec import JobSpec
 from ...support.ids import BatchId, EpochNumber
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQuery
-
-    from ...spec import JobSpec
 
 #: Micro-batches that Spark is asked about; it forgets older ones, too.
 _MOST = 100

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ...metrics.events.events import SourceChanged
 from ...protocols.checkpoint_scheduler import CheckpointScheduler
 from ...protocols.lag_gate import LagGates
 from ...protocols.lifecycle.work import TaskWorker
+from ...spec import JobSpec
 from ..clocks import clock_ms, now_ms
 from ..coordinators.task_graph import source_task
 from ..state.job_state import JobState
-
-if TYPE_CHECKING:
-    from ...spec import JobSpec
 
 #: Least time between two changes of isBacklog by lag, where the interval of checkpoints is ``auto``.
 _CALM_MS = 10_000

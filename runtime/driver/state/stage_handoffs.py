@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from ...checkpoints.store import CheckpointStore
 from ...connectors.output_place import OutputPlace
 from ...connectors.stage_handoff import StageHandoff
 from ...connectors.staging_folder import StagingFolder
 from ...operators.emission_watermark import emitted_schema
+from ...spec import JobSpec
 from ...storage.spark_paths import spark_uri
-
-if TYPE_CHECKING:
-    from ...checkpoints.store import CheckpointStore
-    from ...spec import JobSpec
 
 
 def handoffs_of(job: JobSpec, store: CheckpointStore) -> dict[str, StageHandoff]:

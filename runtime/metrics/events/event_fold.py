@@ -95,17 +95,12 @@ def _epochs(earlier: EpochApplied, later: EpochApplied) -> EpochApplied:
     span_s = _span_s(earlier) + _span_s(later)
     return replace(
         later,
-        epochs=earlier.epochs + later.epochs,
+        **_added(earlier, later, "epochs", "input_rows", "output_rows", "late_rows", "output_bytes", "spilled_bytes"),
         duration_ms=duration_ms,
         max_duration_ms=max(earlier.max_duration_ms, later.max_duration_ms),
         durations_ms=_sums(earlier.durations_ms, later.durations_ms),
-        input_rows=rows,
-        output_rows=earlier.output_rows + later.output_rows,
-        late_rows=earlier.late_rows + later.late_rows,
-        output_bytes=earlier.output_bytes + later.output_bytes,
         input_rows_per_second=round(rows / span_s, 3) if span_s else 0.0,
         processed_rows_per_second=round(1000 * rows / duration_ms, 3) if duration_ms else 0.0,
-        spilled_bytes=earlier.spilled_bytes + later.spilled_bytes,
         stages=_stages(earlier.stages, later.stages),
         observed={**earlier.observed, **later.observed},
     )
@@ -125,28 +120,25 @@ def _stage(earlier: StageProgress, later: StageProgress) -> StageProgress:
     slowest = sorted((*earlier.slowest, *later.slowest), key=lambda one: -one.seconds)
     return replace(
         later,
-        input_rows=earlier.input_rows + later.input_rows,
-        output_rows=earlier.output_rows + later.output_rows,
-        late_rows=earlier.late_rows + later.late_rows,
-        keys=earlier.keys + later.keys,
-        timers_fired=earlier.timers_fired + later.timers_fired,
+        **_added(earlier, later, "input_rows", "output_rows", "late_rows", "keys", "timers_fired"),
+        **_added(earlier, later, "restored_shards", "spilled_bytes"),
         shards=max(earlier.shards, later.shards),
-        restored_shards=earlier.restored_shards + later.restored_shards,
-        spilled_bytes=earlier.spilled_bytes + later.spilled_bytes,
         durations_ms=_sums(earlier.durations_ms, later.durations_ms),
         slowest=tuple(slowest[:_SLOWEST]),
     )
 
 
 def _checkpoints(earlier: CheckpointCompleted, later: CheckpointCompleted) -> CheckpointCompleted:
-    added = ("checkpoints", "duration_ms", "new_files", "new_bytes", "output_rows", "output_bytes")
-    sums: dict[str, Any] = {name: getattr(earlier, name) + getattr(later, name) for name in added}
     return replace(
         later,
-        **sums,
+        **_added(earlier, later, "checkpoints", "duration_ms", "new_files", "new_bytes", "output_rows", "output_bytes"),
         max_duration_ms=max(earlier.max_duration_ms, later.max_duration_ms),
         durations_ms=_sums(earlier.durations_ms, later.durations_ms),
     )
+
+
+def _added(earlier: object, later: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(earlier, name) + getattr(later, name) for name in names}
 
 
 def _sums(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:

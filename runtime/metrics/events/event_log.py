@@ -124,6 +124,9 @@ class EventLog:
     def close(self) -> None:
         """The run has ended."""
         self.flush()
+        self._close_part()
+
+    def _close_part(self) -> None:
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
@@ -146,10 +149,8 @@ class EventLog:
 
     def _begin_anew(self) -> None:
         """What comes next goes to another part: the last line of this one may be torn."""
-        if self._file is not None:
-            with contextlib.suppress(OSError):
-                self._file.close()
-        self._file, self._due_s = None, None
+        self._close_part()
+        self._due_s = None
         # Where nothing was written, the next try has it all, unless it has become too much.
         if self._grows or self._size >= self._part_bytes:
             self._lines, self._size = [], 0

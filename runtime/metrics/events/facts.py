@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
+
+from pyspark.sql import Row
 
 from ....state.store.state_manifest import StateManifest
 from ...connectors.sources.data_loss import ForgottenMessages
@@ -19,9 +21,6 @@ from ...protocols.lifecycle.events import Stop
 from ...support.ids import EpochNumber, JobId
 from ...tasks.report import ShardReport
 from .events import CheckpointFailed, DataLost, RunEvent
-
-if TYPE_CHECKING:
-    from pyspark.sql import Row
 
 # -- a run begins ------------------------------------------------------------------------------------------------------
 

@@ -125,21 +125,31 @@ class OutputColumn:
     results: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class GroupBy:
+    """What rows are grouped by."""
+
+    #: The grouping expressions, in the user's order; behind them the grouping id, if there are grouping sets.
+    keys: tuple[GroupKey, ...]
+    #: Arrow type of each.
+    types: tuple[pa.DataType, ...]
+    #: The same as Spark columns.
+    columns: GroupColumns
+    #: The grouping sets; None: one, of all keys.
+    sets: GroupingSets | None = None
+
+
 class Aggregation(KeyedOperator):
     """The keyed stage of an aggregation, without what it does.
 
     Args:
         uid: id under which the state is stored.
-        keys: the grouping expressions, in the user's order; behind them the grouping id, if there are grouping sets.
-        group_columns: the same as Spark columns.
-        key_types: Arrow type of each grouping expression.
+        by: what rows are grouped by.
         partials: what is computed.
-        output_schema: Spark's schema of the result.
-        key_outputs: places in ``keys`` of the leading output columns.
+        output_schema: Spark's schema of the result, which begins with the keys.
         output_mode: ``append``, ``update`` or ``complete``.
         event_time: the watermark's column, if there is one.
         projection: how output rows are made of keys and results; None: keys and results are the output.
-        grouping: the grouping sets; None: one, of all keys.
         follows_a_stage: no column of the input says in which order rows have arrived.
     """
 
@@ -150,19 +160,16 @@ class Aggregation(KeyedOperator):
         self,
         *,
         uid: str,
-        keys: tuple[GroupKey, ...],
-        group_columns: GroupColumns,
-        key_types: tuple[pa.DataType, ...],
+        by: GroupBy,
         partials: Partials,
         output_schema: StructType,
-        key_outputs: tuple[int, ...],
         output_mode: AggregateMode,
         event_time: str | None,
         projection: Projection | None = None,
-        grouping: GroupingSets | None = None,
         follows_a_stage: bool = False,
     ) -> None:
         self.uid = uid
+        keys, group_columns, grouping = by.keys, by.columns, by.sets
         # A count of all rows, if the job has one, tells how many rows came; but rows in several groups count once.
         is_once = group_columns.sliding is None and grouping is None
         counts = (name for name, sql in partials.columns.items() if sql == COUNT_ROWS and is_once)
@@ -173,9 +180,10 @@ class Aggregation(KeyedOperator):
         self.projection = projection
         #: What the operator writes.
         self.output_arrow_schema = arrow_schema(output_schema if projection is None else projection.row_schema)
-        self.key_outputs = key_outputs
-        #: Places in ``keys`` of the leading columns of what the operator writes: a projection may read the grouping id.
-        self.row_keys = key_outputs if grouping is None or projection is None else tuple(range(len(keys)))
+        #: The leading columns of the output.
+        self.output_keys = keys if grouping is None else keys[:-1]
+        #: Those of what the operator writes: a projection may read the grouping id.
+        self.row_keys = self.output_keys if projection is None else keys
         self.grouping = grouping
         self.output_mode = output_mode
         self.event_time = event_time
@@ -187,7 +195,7 @@ class Aggregation(KeyedOperator):
             for key, column in zip(keys, group_columns.keys, strict=False)
             if key.kind != "plain" and key.is_call
         ]
-        stored = [(key, data_type) for key, data_type in zip(keys, key_types, strict=True) if key.kind != "session"]
+        stored = [(key, data_type) for key, data_type in zip(keys, by.types, strict=True) if key.kind != "session"]
         self.key_columns = tuple(key.column for key, _ in stored)
         self.key_schema = pa.schema([pa.field(key.column, data_type) for key, data_type in stored])
         self.session = next((key for key in keys if key.kind == "session"), None)
@@ -200,7 +208,7 @@ class Aggregation(KeyedOperator):
             () if grouping is None or self.time_key is None else grouping.ids_without(keys.index(self.time_key))
         )
         self.uses_event_time = any(key.event_time for key in keys)
-        time_type = next((t for key, t in zip(keys, key_types, strict=True) if key.kind == "session"), None)
+        time_type = next((t for key, t in zip(keys, by.types, strict=True) if key.kind == "session"), None)
         self.time_type = None if time_type is None else time_type.field("start").type
         self.registry = StateRegistry()
         self.slot = self.registry.declare(STATE_NAME, "value", self.state_schema()).slot
@@ -264,8 +272,8 @@ class Aggregation(KeyedOperator):
         """Output begins with the keys; of grouping sets one looks like another without the grouping id."""
         if self.grouping is not None:
             return ()
-        names = {place: self.output_schema.names[at] for at, place in enumerate(self.key_outputs)}
-        return tuple(names[place] for place, key in enumerate(self.keys) if key.kind != "session")
+        named = zip(self.keys, self.output_schema.names, strict=False)
+        return tuple(name for key, name in named if key.kind != "session")
 
     def state_schema(self) -> pa.Schema:
         """The record of a key: the buffers by their SQL."""

@@ -57,7 +57,7 @@ class AggregateOperator(Aggregation, OutputsUnsorted):
     @property
     def output_identities(self) -> tuple[tuple[str, str], ...]:
         """A key is its name, which is the same for the life of the job; the others are what they compute."""
-        keys = [(f"key {self.keys[place].name}", "") for place in self.key_outputs]
+        keys = [(f"key {key.name}", "") for key in self.output_keys]
         columns = [(output_identity(output, self.partials), output.text) for output in self.partials.outputs]
         return (*keys, *columns)
 
@@ -92,7 +92,7 @@ class AggregateOperator(Aggregation, OutputsUnsorted):
         schema = StructType(
             [*keys, *[StructField(f"a{place}", types[place]) for place in range(len(partials.results))]]
         )
-        names: list[Mapping[str, str]] = [{} for _ in self.key_outputs]
+        names: list[Mapping[str, str]] = [{} for _ in self.output_keys]
         names += [{f"a{old}": f"a{new}" for old, new in mapping.items() if old != new} for mapping in renamed]
         self.projection = self.projection.over(schema, names)
         self.output_arrow_schema = arrow_schema(schema)
@@ -110,10 +110,10 @@ class AggregateOperator(Aggregation, OutputsUnsorted):
             "operator": self.kind,
             "uid": self.uid,
             "key": [
-                f"{self.keys[place].name} {self.output_schema.fields[place].dataType.simpleString()}"
-                for place in self.key_outputs
+                f"{key.name} {field.dataType.simpleString()}"
+                for key, field in zip(self.output_keys, self.output_schema.fields, strict=False)
             ],
-            "aggregates": self.output_schema.names[len(self.key_outputs) :],
+            "aggregates": self.output_schema.names[len(self.output_keys) :],
             "output mode": self.output_mode,
         }
         if self.windows:

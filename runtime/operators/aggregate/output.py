@@ -53,8 +53,7 @@ class ResultWriter:
         owners = places if sessions is None else sessions[0][places]
         stored = self._keys(work, owners)
         columns: list[pa.Array] = []
-        for place in self._operator.row_keys:
-            key = self._operator.keys[place]
+        for key in self._operator.row_keys:
             if key.kind == "session":
                 assert sessions is not None
                 columns.append(sessions[1].take(at))

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ....state.codec.byte_arrays import decimal_words
 from .buffers import AggregateOverflowError
 from .distinct import distinct_mean, distinct_sum
 from .list_arrays import distinct_lists, list_from_lengths, list_lengths
@@ -90,8 +91,7 @@ def _mean_of_longs(total: pa.Array, count: pa.Array, data_type: pa.DataType) -> 
     more_digits = data_type.scale - total.type.scale
     if not len(total) or not 0 <= more_digits <= 18:
         return None
-    words = np.frombuffer(total.buffers()[1], dtype=np.int64, count=2 * (total.offset + len(total)))
-    low, high = words.reshape(-1, 2)[total.offset :].T
+    low, high = decimal_words(total).T
     counts = pc.fill_null(count, 0).to_numpy(zero_copy_only=False)
     nulls = counts <= 0
     if total.null_count:

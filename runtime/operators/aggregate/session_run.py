@@ -43,8 +43,14 @@ class SessionRun(AggregateRun):
         _, data, offsets = self.cells.read(self.cells.names(work.groups, work.keys))
         columns, lengths = self._cells.decode(data, offsets)
         owners = np.repeat(np.arange(len(work)), lengths)
+        self._write(work, np.arange(len(owners)), columns, None, owners)
+
+    def _write(
+        self, work: Work, places: np.ndarray, columns: list[pa.Array], ends_ms: np.ndarray | None, owners: np.ndarray
+    ) -> None:
+        """Output some sessions; ``columns``: their times and buffers, ``owners``: their keys."""
         sessions = pa.StructArray.from_arrays(columns[:2], fields=list(self._session_type))
-        self.output.write(work, np.arange(len(owners)), columns[2:], None, (owners, sessions))
+        self.output.write(work, places, columns[2:], ends_ms, (owners, sessions))
 
     def _process(self, work: Work) -> None:
         count = len(work)
@@ -68,8 +74,7 @@ class SessionRun(AggregateRun):
         if self.operator.uses_event_time:
             self.counters.timers_fired += int(fired.sum())
         if fired.any():
-            sessions = pa.StructArray.from_arrays(columns[:2], fields=list(self._session_type))
-            self.output.write(work, np.flatnonzero(fired), columns[2:], ends_ms, (owners, sessions))
+            self._write(work, np.flatnonzero(fired), columns, ends_ms, owners)
         if self.epoch.keep_state:
             self._store(work, names, owners, columns, ends_ms, ~fired, exists, old_timers)
 

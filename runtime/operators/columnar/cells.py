@@ -8,7 +8,7 @@ Invariant: entries leave in strictly ascending stored order: all cells of a key 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -67,10 +67,9 @@ class ShardCells:
         """Write cells (None: delete) and index changes; calls ascend, and ``names`` within a call."""
         if not self._context.epoch.keep_state or not len(groups):
             return
-        bounds = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(groups)]
         changes = sorted(index)
         at = 0
-        for start, stop in pairwise(bounds):
+        for start, stop in _group_bounds(groups):
             group = int(groups[start])
             if group != self._group:
                 self._flush_index()
@@ -105,11 +104,9 @@ class ShardCells:
         if not self._context.epoch.keep_state or not len(groups):
             return
         if timed.any():
-            earliest = int(ts_ms[timed].min())
-            self._next_ms = earliest if self._next_ms is None else min(self._next_ms, earliest)
+            self._note_timers(ts_ms[timed])
         names = stored_keys(groups, CELL_SECTION, keys, self._slot)
-        bounds = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(groups)]
-        for start, stop in pairwise(bounds):
+        for start, stop in _group_bounds(groups):
             if int(groups[start]) != self._group:
                 self._flush_index()
                 self._group = int(groups[start])
@@ -117,6 +114,10 @@ class ShardCells:
             at = start + np.flatnonzero(timed[start:stop])
             if len(at):
                 self._new_index.append((ts_ms[at], keys.take(pa.array(at))))
+
+    def _note_timers(self, ts_ms: np.ndarray) -> None:
+        earliest = int(ts_ms.min())
+        self._next_ms = earliest if self._next_ms is None else min(self._next_ms, earliest)
 
     def index_changes(
         self, groups: np.ndarray, keys: pa.BinaryArray, ts_ms: np.ndarray, put: bool
@@ -126,8 +127,7 @@ class ShardCells:
             return []
         names = bytes_of(stored_keys(groups, TIMER_SECTIONS["event"], encode_all_ts(ts_ms), keys))
         if put:
-            earliest = int(ts_ms.min())
-            self._next_ms = earliest if self._next_ms is None else min(self._next_ms, earliest)
+            self._note_timers(ts_ms)
             return [(name, b"") for name in names]
         self._deleted.update(
             name for name, ts in zip(names, ts_ms.tolist(), strict=True) if ts > self._context.epoch.firing_watermark_ms
@@ -175,3 +175,8 @@ class ShardCells:
                     earliest = int.from_bytes(stored[3:11], "big") - (1 << 63)
                     break
         return earliest
+
+
+def _group_bounds(groups: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Where the rows of each key group begin and end."""
+    return pairwise([0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(groups)])

@@ -52,7 +52,6 @@ class Candidates:
     def __init__(self, operator: StreamJoin, context: ShardContext, schema: pa.Schema) -> None:
         self._operator = operator
         self._context = context
-        self._codec = KeyCodec(operator.key_schema)
         self._schema = schema.append(pa.field(ASKED_COLUMN, pa.int64()))
         self._spool: BatchSpool | None = None
 
@@ -63,12 +62,9 @@ class Candidates:
         columns: dict[str, pa.Array] = {}
         for side, rows in enumerate((left, right)):
             columns.update(zip(self._operator.sides[side].columns(side), pool.columns(side, rows), strict=True))
-        asked = self._operator.condition_columns
-        if asked is None or any(name in asked for name in self._operator.key_columns):
-            encoded = work.keys.take(pa.array(keys)).to_numpy(zero_copy_only=False).tolist()
-            columns.update(zip(self._operator.key_columns, self._codec.decode_columns(encoded), strict=True))
-        if asked is not None:
-            columns = {name: column for name, column in columns.items() if name in asked}
+        assert self._operator.residual is not None
+        reads = self._operator.residual.reads
+        columns = {name: column for name, column in columns.items() if name in reads}
         columns[KEY_GROUP_COLUMN] = pa.array(work.groups[keys].astype(np.int32))
         columns[ASKED_COLUMN] = pa.array(np.full(len(left), _CANDIDATE))
         self._spool.write(_row_like(self._schema, columns, len(left)))

@@ -7,7 +7,7 @@ kept until the watermark says that no partner can come any more: rows strictly b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -54,6 +54,40 @@ class TimeBounds:
 
 
 @dataclass(frozen=True)
+class JoinKey:
+    """The key of a join: what must be equal."""
+
+    #: The key columns, ``__k0`` and so on, in Arrow's types; their hash is the key group.
+    schema: pa.Schema
+    #: What users call them.
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ResidualCondition:
+    """What must be true of a pair besides its key and its bounds: Spark is asked."""
+
+    #: A Column over the columns of both sides (see :mod:`.columns`); only the driver has it.
+    column: Any
+    #: The same for people, and for the fingerprint of finished shards.
+    text: str
+    #: Columns of the frame of both sides that it reads.
+    reads: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class JoinedColumns:
+    """The columns of what goes out."""
+
+    schema: StructType
+    #: For each the columns of the frame of both sides that it is taken from: the first that is not null (a USING key of
+    #: a full join is that of either side).
+    sources: tuple[tuple[str, ...], ...]
+    #: For each key column the output column that has it; empty: not all are there.
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Sizes:
     """What is held at a time, and how rows of a key are cut up in the state."""
 
@@ -80,19 +114,11 @@ class StreamJoin(KeyedOperator):
     Args:
         uid: id under which the state is stored.
         how: which rows go out besides pairs, or in their place.
-        key_schema: the key columns, ``__k0`` and so on, in Arrow's types; their hash is the key group.
-        key_labels: what users call them.
-        left: one side.
-        right: the other.
+        key: what must be equal.
+        sides: left and right.
         bounds: of the event times of a pair.
-        condition: what else must be true of a pair, a Column over the columns of both sides (see :mod:`.columns`); only
-            the driver has it.  None: nothing.
-        condition_text: the same for people, and for the fingerprint of finished shards.
-        output_schema: columns of what goes out.
-        output_columns: for each of them the columns of the frame of both sides that it is taken from: the first that is
-            not null (a USING key of a full join is that of either side).
-        condition_columns: columns of the frame of both sides that the condition reads; None: any.
-        output_keys: for each key column the output column that has it; empty: not all are there.
+        residual: what else must be true of a pair; None: nothing.
+        output: the columns of what goes out.
         input_times: the column by which the watermark goes, which may be another than that by which rows wait.
     """
 
@@ -106,34 +132,25 @@ class StreamJoin(KeyedOperator):
         *,
         uid: str,
         how: How,
-        key_schema: pa.Schema,
-        key_labels: tuple[str, ...],
-        left: JoinSide,
-        right: JoinSide,
+        key: JoinKey,
+        sides: tuple[JoinSide, JoinSide],
         bounds: TimeBounds,
-        condition: Any,
-        condition_text: str | None,
-        output_schema: StructType,
-        output_columns: tuple[tuple[str, ...], ...],
-        condition_columns: tuple[str, ...] | None = None,
-        output_keys: tuple[str, ...] = (),
+        residual: ResidualCondition | None,
+        output: JoinedColumns,
         input_times: str = TIME_COLUMN,
     ) -> None:
         self.uid = uid
         self.input_times = input_times
         self.how: How = how
-        self.key_schema = key_schema
-        self.key_columns = tuple(join_key_column(place) for place in range(len(key_schema)))
-        self._key_labels = key_labels
-        self.sides = (left, right)
+        self.key_schema = key.schema
+        self.key_columns = tuple(join_key_column(place) for place in range(len(key.schema)))
+        self._key_labels = key.labels
+        self.sides = sides
         self.bounds = bounds
-        self.condition = condition
-        self.condition_text = condition_text
-        self.condition_columns = condition_columns
-        self.output_schema = output_schema
-        self.output_arrow_schema = arrow_schema(output_schema)
-        self.output_columns = output_columns
-        self._output_keys = output_keys
+        self.residual = residual
+        self.output = output
+        self.output_schema = output.schema
+        self.output_arrow_schema = arrow_schema(output.schema)
         self.uses_event_time = any(side.event_time is not None for side in self.sides)
         self.registry = StateRegistry()
         for name in (CHUNKS, MARKS, HEADS):
@@ -141,7 +158,7 @@ class StreamJoin(KeyedOperator):
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what only the driver has."""
-        return {**self.__dict__, "condition": None}
+        return {**self.__dict__, "residual": self.residual and replace(self.residual, column=None)}
 
     def state_schema(self) -> pa.Schema:
         """What is kept of a row: the columns of its side."""
@@ -161,12 +178,12 @@ class StreamJoin(KeyedOperator):
     @property
     def output_key_columns(self) -> tuple[str, ...]:
         """The output columns that have the key, if all of it goes out with each row."""
-        return self._output_keys
+        return self.output.keys
 
     @property
-    def has_condition(self) -> bool:
-        """Whether Spark has to be asked about pairs within the bounds."""
-        return self.condition_text is not None
+    def condition_text(self) -> str | None:
+        """What Spark is asked about pairs within the bounds; None: nothing."""
+        return None if self.residual is None else self.residual.text
 
     @property
     def outer_sides(self) -> tuple[int, ...]:

@@ -106,7 +106,7 @@ class _Sides:
         if self.join.bounds.greatest_us is not None:
             terms.append(f"{left} <= {right} + {self.join.bounds.greatest_us}L")
         is_pair = F.expr(" AND ".join(terms))
-        return is_pair if self.join.condition is None else is_pair & self.join.condition
+        return is_pair if self.join.residual is None else is_pair & self.join.residual.column
 
     def canonical(self, rows: DataFrame, row_side: int, time: str, sides: tuple[int, ...], matched: str) -> DataFrame:
         """Rows in the columns of the frame of both sides, and whether they have had a partner.

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from ....state.codec.byte_arrays import offsets_of
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..keyed.keyed_rows import NO_TIME
 from .definition import Sizes
 from .join_context import JoinContext
 from .loaded_keys import Directory, LoadedKeys
 from .pairing import PairingRows, merged_places
-from .state.blocks import ENTRY, NEVER, BlockRows, encode_blocks, record_offsets
+from .state.blocks import ENTRY, NEVER, BlockRows, encode_blocks
 from .state.chunks import CHUNK_SLOT
 
 #: A key with many rows has so many chunks at least before these are of full size.
@@ -121,7 +122,7 @@ def _sealed(
     nothing = np.zeros(0, dtype=np.int64)
     ids = rows.keys * 2 + rows.sides
     counts = np.bincount(ids, minlength=2 * count)
-    lengths = np.diff(record_offsets(records))
+    lengths = np.diff(offsets_of(records))
     in_bytes = np.bincount(ids, weights=lengths, minlength=2 * count)
     entry_ids = directory.keys * 2 + directory.entries["side"]
     totals = counts + np.bincount(entry_ids, weights=directory.entries["rows"], minlength=2 * count)

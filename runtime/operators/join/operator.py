@@ -17,7 +17,6 @@ from pyspark.sql.types import LongType, StructField, StructType
 from ...catalyst.spark_session import empty_frame
 from ..admission import is_late
 from ..contract import EpochSpec, EvolvedOperator, FirstPass, ShardContext
-from ..keyed.keyed_rows import KEY_GROUP_COLUMN
 from .columns import MATCHED_COLUMN, TIME_COLUMN
 from .condition_check import ANSWER_COLUMN, ASKED_COLUMN, is_candidate
 from .definition import StreamJoin
@@ -44,7 +43,7 @@ class JoinOperator(StreamJoin):
     def fingerprint(self) -> str | None:
         """All but the condition, of which Spark can tell whether it is always the same (:meth:`template`)."""
         sides = [[one.schema.json(), one.event_time, one.keep_us] for one in self.sides]
-        parts = [self.describe(), sides, repr(self.bounds), self.output_schema.json(), self.output_columns, _RULE]
+        parts = [self.describe(), sides, repr(self.bounds), self.output_schema.json(), self.output.sources, _RULE]
         return json.dumps(parts, sort_keys=True)
 
     @property
@@ -68,14 +67,14 @@ class JoinOperator(StreamJoin):
 
     def template(self, spark: SparkSession) -> DataFrame | None:
         """The condition over no rows."""
-        if self.condition is None:
+        if self.residual is None:
             return None
         fields = [
             StructField(name, field.dataType)
             for side, one in enumerate(self.sides)
             for name, field in zip(one.columns(side), one.schema.fields, strict=True)
         ]
-        return empty_frame(spark, StructType(fields)).where(self.condition)
+        return empty_frame(spark, StructType(fields)).where(self.residual.column)
 
     # -- driver --------------------------------------------------------------------------------------------------------
 
@@ -87,12 +86,12 @@ class JoinOperator(StreamJoin):
 
     def prepares_by(self, epoch: EpochSpec) -> Hashable:
         """Nothing, if Spark is asked nothing."""
-        return None if self.has_condition else ()
+        return () if self.residual is None else None
 
     @property
     def questions(self) -> PairCondition | None:
         """The condition, if bounds alone do not decide."""
-        return PairCondition(self) if self.has_condition else None
+        return None if self.residual is None else PairCondition(self)
 
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
@@ -125,12 +124,12 @@ class PairCondition:
 
     def answered(self, frame: DataFrame) -> DataFrame:
         """Which candidates the condition is true of; their columns are not needed any more."""
-        condition = self._operator.condition
-        assert condition is not None, "answered() runs on the driver only"
+        residual = self._operator.residual
+        assert residual is not None and residual.column is not None, "answered() runs on the driver only"
         is_asked = F.expr(is_candidate())
-        read = set(self._operator.condition_columns or frame.columns) - {KEY_GROUP_COLUMN, ASKED_COLUMN}
+        read = set(residual.reads)
         columns = [
             F.when(~F.coalesce(is_asked, F.lit(False)), F.col(name)).alias(name) if name in read else F.col(name)
             for name in frame.columns
         ]
-        return frame.select(*columns, F.when(is_asked, condition).alias(ANSWER_COLUMN))
+        return frame.select(*columns, F.when(is_asked, residual.column).alias(ANSWER_COLUMN))

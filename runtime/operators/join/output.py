@@ -25,7 +25,7 @@ class JoinOutput:
     def __init__(self, operator: StreamJoin, context: ShardContext) -> None:
         self._context = context
         self._schema = operator.output_arrow_schema
-        self._sources = operator.output_columns
+        self._sources = operator.output.sources
         self._names = [side.columns(place) for place, side in enumerate(operator.sides)]
         self._has_keys = any(name in operator.key_columns for names in self._sources for name in names)
         epoch = context.epoch

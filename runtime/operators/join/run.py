@@ -107,7 +107,7 @@ class JoinRun:
             self.tools.answers = answered.answers
             return answered.pieces()
         is_first_pass = MATCHED_COLUMN in first.schema.names
-        assert is_first_pass or not self.operator.has_condition, "Spark has not been asked about pairs"
+        assert is_first_pass or self.operator.residual is None, "Spark has not been asked about pairs"
         admitted = (found for found in map(self._admitted, rows) if found is not None)
         return key_pieces(admitted, self.operator.key_columns, self.tools.codec, self.tools.sizes)
 

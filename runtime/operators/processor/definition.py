@@ -18,6 +18,7 @@ from ...protocols.rows_per_call import RowsPerCall
 from ...support.code_fingerprint import code_fingerprint
 from ..contract import EpochSpec, KeyedOperator
 from ..emission_watermark import EMITTED_COLUMN
+from ..keyed.keyed_input import KeyedInput
 from ..keyed.keyed_rows import KIND_COLUMN
 from .initial_state import InitialState
 from .processor_handle import DeclaringHandle
@@ -76,13 +77,9 @@ class ProcessorStage(KeyedOperator):
     Args:
         processor: the user's processor; it is pickled to the tasks and must not hold a Spark session.
         uid: id under which the state is stored.
-        key_columns: columns of the frame that hold the key, in order.
-        input_schema: the columns that the processor's rows have.
-        key_schema: schema of the key tuple, in the order of ``key_columns``.
+        rows: the processor's input.
         output_schema: schema of the rows that the processor yields.
         time_mode: ``"none"``, ``"processingTime"`` or ``"eventTime"``.
-        event_time: the watermarked column, if there is one.
-        follows_a_stage: its rows come from another stage.
         initial: rows to start from; None: there are none.
         has_coordinator: whether there is somebody to send events to.
         event_max_bytes: the most that one event, or a shard's own state, may take.
@@ -101,13 +98,9 @@ class ProcessorStage(KeyedOperator):
         processor: StatefulProcessor,
         *,
         uid: str,
-        key_columns: tuple[str, ...],
-        input_schema: StructType,
-        key_schema: StructType,
+        rows: KeyedInput,
         output_schema: StructType,
         time_mode: TimeMode,
-        event_time: str | None,
-        follows_a_stage: bool = False,
         initial: InitialState | None = None,
         has_coordinator: bool = False,
         event_max_bytes: int = 1024 * 1024,
@@ -119,12 +112,12 @@ class ProcessorStage(KeyedOperator):
         self.rows_per_call = rows_per_call
         self.output_mode = output_mode
         self.uid = uid
-        self.key_columns = key_columns
-        self.key_schema = arrow_schema(key_schema)
-        self.input_schema = input_schema
+        self.key_columns = rows.key_columns
+        self.key_schema = arrow_schema(rows.key_schema)
+        self.input_schema = rows.schema
         self.output_schema = output_schema
         self.time_mode = time_mode
-        self.event_time = event_time
+        self.event_time = rows.event_time
         self.uses_event_time = time_mode == "eventTime"
         self.uses_processing_time = time_mode == "processingTime"
         self.has_timers = self.uses_event_time
@@ -135,9 +128,9 @@ class ProcessorStage(KeyedOperator):
         self.event_max_bytes = event_max_bytes
         kind = (KIND_COLUMN,) if initial is not None else ()
         #: What the orderly stream's watermark follows: event times, or, behind another stage, when rows were emitted.
-        self.clock_column = EMITTED_COLUMN if follows_a_stage and self.has_timers else event_time
-        order = (*kind, self.clock_column, self.form.side_column, event_time)
-        self.keeps_arrival = not follows_a_stage
+        self.clock_column = EMITTED_COLUMN if rows.follows_a_stage and self.has_timers else rows.event_time
+        order = (*kind, self.clock_column, self.form.side_column, rows.event_time)
+        self.keeps_arrival = not rows.follows_a_stage
         self.sort_columns = tuple(dict.fromkeys(column for column in order if column is not None))
         self.initial = initial
         self._pickled = cloudpickle.dumps(processor)

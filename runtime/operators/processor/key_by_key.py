@@ -111,12 +111,10 @@ class KeyByKey:
         at_max = epoch.firing_watermark_ms == MAX_WATERMARK
         upto_ms = epoch.reached_watermark_ms if at_max else epoch.firing_watermark_ms
         if upto_ms != MIN_WATERMARK:
-            for ts_ms in walk.due(upto_ms):
-                self._calls.fire(ts_ms, self._calls.at_timer(ts_ms, upto_ms))
+            self._fire(walk.due(upto_ms), upto_ms)
         if at_max:
             state.ignore_new_timers = epoch.timers_at_max == "ignore"
-            for ts_ms in walk.due(MAX_WATERMARK, newcomers=False):
-                self._calls.fire(ts_ms, self._calls.at_timer(ts_ms, MAX_WATERMARK))
+            self._fire(walk.due(MAX_WATERMARK, newcomers=False), MAX_WATERMARK)
             state.ignore_new_timers = False
 
     def in_order(self, clock: KeyClock, state: KeyedState, entries: Iterable[Keyed | _Due]) -> None:
@@ -146,5 +144,8 @@ class KeyByKey:
             return
         # The watermark will have passed the key's rows when the epoch ends: what they have registered may be due.
         upto_ms = max(self._epoch.firing_watermark_ms, clock.now_ms)
-        for ts_ms in walk.due(upto_ms):
-            self._calls.fire(ts_ms, self._calls.at_timer(ts_ms, upto_ms))
+        self._fire(walk.due(upto_ms), upto_ms)
+
+    def _fire(self, due: Iterable[int], watermark_ms: int) -> None:
+        for ts_ms in due:
+            self._calls.fire(ts_ms, self._calls.at_timer(ts_ms, watermark_ms))

@@ -28,8 +28,7 @@ def _whole_numbers(value: Value, one: pa.Array) -> pa.Array:
     """Between whole numbers; with options ``("checked",)`` an overflow is Spark's to find, else numbers wrap around."""
     if value.options == ("checked",):
         return pc.cast(one, value.type)
-    numbers, nulls = numbers_of(one, one.type.to_pandas_dtype())
-    return pa.array(numbers.astype(value.type.to_pandas_dtype()), mask=nulls)
+    return _to_real(value, one)
 
 
 def _to_real(value: Value, one: pa.Array) -> pa.Array:

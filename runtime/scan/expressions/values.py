@@ -10,8 +10,9 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,11 @@ class Value:
         if self.function == "column":
             return frozenset(self.options)
         return frozenset[str]().union(*(one.columns for one in self.arguments))
+
+
+def all_of(conditions: Sequence[Value]) -> Value | None:
+    """What is true where all conditions are; None: there are no conditions."""
+    return reduce(lambda one, other: Value("and", pa.bool_(), (one, other)), conditions) if conditions else None
 
 
 @dataclass(frozen=True)

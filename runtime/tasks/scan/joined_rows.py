@@ -243,7 +243,7 @@ def joined_rows(operator: StreamJoin, epoch: EpochSpec | None, types: Mapping[st
     Raises:
         NotTakenError: Spark has to do it.
     """
-    if operator.has_condition:
+    if operator.residual is not None:
         raise NotTakenError("the join has a condition besides keys and times")
     if operator.bounds == TimeBounds():
         raise NotTakenError("the join has no range of times")

@@ -11,13 +11,13 @@ import pyarrow as pa
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from ....state.backend.reader import ShardView
-from ....state.codec.byte_arrays import end_to_end
+from ....state.codec.byte_arrays import data_of, end_to_end, offsets_of
 from ....state.keys.registry import StateDescriptor, StateRegistry
 from ...checkpoints.metadata import OperatorState
 from ...operators.columnar.record_codec import RecordCodec
 from ...operators.join.columns import SIDE_NAMES
 from ...operators.join.definition import HEADS
-from ...operators.join.state.blocks import decode_blocks, record_bytes, record_offsets
+from ...operators.join.state.blocks import decode_blocks
 from ...operators.join.state.chunks import CHUNK_SLOT, HEAD_SLOT
 from ...operators.keyed.keyed_rows import NO_TIME
 from .scan_task import RecordScan, RowScan, Shards, known_layout, pieces, struct_of
@@ -60,7 +60,7 @@ class JoinScan(RecordScan):
                     records = blocks.records.take(pa.array(blocks.places[at]))
                     columns = [pa.nulls(len(at), pa.struct(list(schema))) for schema in self._sides]
                     if codec.fields:
-                        decoded = codec.decode(record_bytes(records), record_offsets(records))
+                        decoded = codec.decode(data_of(records), offsets_of(records))
                         columns[side] = pa.StructArray.from_arrays(decoded, fields=list(self._sides[side]))
                     times_us = blocks.times_us[at]
                     times = pa.array(times_us, pa.int64(), mask=times_us == NO_TIME)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import mixedmode
@@ -42,6 +43,24 @@ def tasks(world: World, number: int) -> list[int]:
     return [stage.numTasks for stage in stages if stage is not None]
 
 
+def assert_ends_as_a_batch(
+    world: World,
+    query: mixedmode.MixedQuery,
+    job: Callable[[Any], Any],
+    events: Sequence[support.Event],
+    form: Callable[[list[Any]], list[Any]],
+) -> None:
+    """End all windows and the query; its output is what a batch over all events gives, both in a form."""
+    world.land(support.flush_after(events))
+    query.processAllAvailable()
+    query.stop()
+    assert query.exception() is None
+    made = [(key, support.at(seconds), value) for key, seconds, value in events]
+    expected = job(world.spark.createDataFrame(made, support.ROW_SCHEMA)).collect()
+    shown = world.spark.read.parquet(str(world.out)).where(F.col("key") != support.FLUSH_KEY).collect()
+    assert sorted(map(str, form(shown))) == sorted(map(str, form(expected)))
+
+
 @pytest.mark.slow
 def test_few_rows_are_one_task_and_more_are_one_for_each_shard(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Either way the state is the same one, also when it is dealt to others; what comes of both in turn is what a batch
@@ -70,15 +89,7 @@ def test_few_rows_are_one_task_and_more_are_one_for_each_shard(world: World, mon
     for start, shards in ((160, 8), (180, 2)):
         query.rescale(shards)
         assert ([1] in shapes(start)) is (shards == 2)
-    world.land(support.flush_after(EVENTS))
-    query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None
-
-    made = [(key, support.at(seconds), value) for key, seconds, value in EVENTS]
-    expected = plain(world.spark.createDataFrame(made, support.ROW_SCHEMA)).collect()
-    shown = world.spark.read.parquet(str(world.out)).where(F.col("key") != support.FLUSH_KEY).collect()
-    assert sorted(map(str, shown)) == sorted(map(str, expected))
+    assert_ends_as_a_batch(world, query, plain, EVENTS, list)
 
 
 def falls(frame: Any) -> Any:
@@ -103,14 +114,7 @@ def test_a_task_aggregates_few_rows_until_it_has_to_leave_them_to_spark(
         by_spark.append("Aggregate" in str(calls.plans[-1].top.toString()) if calls.plans else None)
     # The first epoch of a plan runs it as Spark has planned it for this epoch; the fourth one has the zero.
     assert by_spark[1:3] == [False, False] and by_spark[-1] is True, by_spark
-    world.land(support.flush_after(events))
-    query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None
-    made = [(key, support.at(seconds), value) for key, seconds, value in events]
-    expected = falls(world.spark.createDataFrame(made, support.ROW_SCHEMA)).collect()
-    shown = world.spark.read.parquet(str(world.out)).where(F.col("key") != support.FLUSH_KEY).collect()
-    assert sorted(map(str, canonical_rows(shown))) == sorted(map(str, canonical_rows(expected)))
+    assert_ends_as_a_batch(world, query, falls, events, canonical_rows)
 
 
 def canonical_rows(rows: list[Any]) -> list[tuple[Any, ...]]:

@@ -122,18 +122,19 @@ def test_a_condition_is_keys_bounds_and_a_rest(a: MixedFrame, b: MixedFrame) -> 
     """Spark is asked about the rest alone; BETWEEN says the same as two comparisons."""
     plain = joined(a, b, F.expr(RANGE), "left")
     assert (bounds(plain), keeps(plain)) == ((-HOUR_US, 0), [HOUR_US, 0])
-    assert (plain.key_labels, plain.condition, plain.has_condition) == (("k",), None, False)
+    assert (plain.key_labels, plain.residual) == (("k",), None)
     rest = joined(a, b, F.expr(f"{RANGE} AND a.v > b.w AND b.paid < a.ts + INTERVAL 1 MINUTE"))
     assert bounds(rest) == (-60_000_000 + 1, 0), "the nearest bounds, and the end left out"
     assert rest.condition_text == "(left.v > right.w)"
-    assert rest.output_columns == (("__l0",), ("__l1",), ("__l2",), ("__r0",), ("__r1",), ("__r2",))
+    assert rest.output.sources == (("__l0",), ("__l1",), ("__l2",), ("__r0",), ("__r1",), ("__r2",))
     by_seconds = joined(a, b, F.expr("a.k = b.k AND cast(b.paid AS long) - cast(a.ts AS long) BETWEEN 0 AND 60"))
     assert bounds(by_seconds) == (-60_999_999, 999_999), "what is cut off may be all but a second"
-    assert by_seconds.has_condition
+    assert by_seconds.residual is not None
     equal = joined(a, b, F.expr("a.ts = b.paid - INTERVAL 5 MINUTES"), "left")
-    assert (bounds(equal), equal.has_condition) == ((-300_000_000, -300_000_000), False)
+    assert (bounds(equal), equal.residual) == ((-300_000_000, -300_000_000), None)
     far = joined(a, b, F.expr("a.k = b.k AND b.paid BETWEEN a.ts AND a.ts + INTERVAL 290000 YEARS"))
-    assert (bounds(far), keeps(far), far.has_condition) == ((None, 0), [None, 0], True), "not in 64 bits with a time"
+    assert (bounds(far), keeps(far)) == ((None, 0), [None, 0]), "not in 64 bits with a time"
+    assert far.residual is not None
     for free in (
         "cast(b.paid AS double) - cast(a.ts AS double) < double('Infinity')",
         "cast(b.paid AS smallint) - cast(a.ts AS smallint) < 60S",
@@ -145,12 +146,12 @@ def test_a_condition_is_keys_bounds_and_a_rest(a: MixedFrame, b: MixedFrame) -> 
         "NOT (NOT (b.paid >= a.ts AND b.paid <= a.ts + cast('1 hour' AS interval)))",
     ):
         same = joined(a, b, F.expr(f"a.k = b.k AND {within}"))
-        assert (bounds(same), same.has_condition) == ((-HOUR_US, 0), False), "what is not less is as great"
+        assert (bounds(same), same.residual) == ((-HOUR_US, 0), None), "what is not less is as great"
     decimals = joined(a, b, F.expr("a.k = b.k AND cast(b.paid AS decimal(20, 6)) <= cast(a.ts AS decimal(20, 6)) + 60"))
     least, _ = bounds(decimals)
     assert least is not None
     assert -60_001_000 < least < -60_000_000
-    assert decimals.has_condition
+    assert decimals.residual is not None
     centuries = joined(a, b, F.expr("a.k = b.k AND b.paid <= a.ts + make_interval(0, 0, 0, 0, 3000000)"))
     assert bounds(centuries) == (-3_000_000 * HOUR_US, None), "more nanoseconds than 64 bits hold"
     of_array = joined(a, b, F.expr("a.k = b.k AND exists(array(a.v), x -> x > b.w)"))
@@ -164,12 +165,12 @@ def test_a_calendars_day_is_bounded_by_what_the_clock_may_jump(a: MixedFrame, b:
     assert least is not None
     assert greatest == 0
     assert -30 * HOUR_US < least <= -25 * HOUR_US
-    assert day.has_condition
+    assert day.residual is not None
     month = joined(a, b, F.expr("a.k = b.k AND b.paid <= a.ts + INTERVAL 1 MONTH AND b.paid > a.ts"))
     assert month.bounds.least_us is not None
     assert -32 * 24 * HOUR_US < month.bounds.least_us < -31 * 24 * HOUR_US
     hours = joined(a, b, F.expr(RANGE))
-    assert not hours.has_condition
+    assert hours.residual is None
     with pytest.raises(PlanError, match="appropriate range condition"):  # as in Spark
         joined(a, b, F.expr("a.k = b.k AND b.paid <= a.ts + INTERVAL 1 MONTH AND b.paid > a.ts"), "left")
 
@@ -217,7 +218,7 @@ def test_a_later_stage_gets_what_the_join_may_hold_back(a: MixedFrame, b: MixedF
     both = compiled(hours[0].join(hours[1], ["k", "window"], "full")).stages[-1]
     assert isinstance(both.operator, StreamJoin)
     assert (bounds(both.operator), keeps(both.operator)) == ((0, 0), [0, 0])
-    assert both.operator.output_columns[0] == ("__l0", "__r0")
+    assert both.operator.output.sources[0] == ("__l0", "__r0")
     twice = pairs.join(b.select("k", "w"), "k")
     assert [stage.operator.kind for stage in compiled(twice).stages][-1] == "join"
 
@@ -293,7 +294,7 @@ def test_rows_of_a_window_wait_until_it_is_over(a: MixedFrame, b: MixedFrame, wi
     """However its column came to be; the watermark follows the times that ``withWatermark`` was called on."""
     left, right = windowed(a), windowed(b.withColumnRenamed("paid", "ts"))
     operator = joined(left, right, ["k", "window"], "full")
-    assert (bounds(operator), keeps(operator), operator.has_condition) == ((0, 0), [0, 0], False)
+    assert (bounds(operator), keeps(operator), operator.residual) == ((0, 0), [0, 0], None)
     assert [one.event_time for one in operator.sides] == ["window", "window"]
     stage = compiled(left.join(right, ["k", "window"]).select("k", "window")).stages[-1]
     is_apart = windowed is not WINDOWED["aggregated"]

@@ -13,6 +13,7 @@ from beside_support import Checkpointed
 from graph_kinds import KEY, ROWS, Buckets
 from graph_support import Row, Stage
 from mixedmode.runtime.operators.contract import KeyedOperator
+from mixedmode.runtime.operators.keyed.keyed_input import KeyedInput
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
 from mixedmode.runtime.spec import StageSpec
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -41,12 +42,9 @@ class Echoes(Buckets):
         return ProcessorOperator(
             Echo(),
             uid=uid,
-            key_columns=("k",),
-            input_schema=ROWS,
-            key_schema=KEY,
+            rows=KeyedInput(ROWS, ("k",), KEY, None),
             output_schema=ROWS,
             time_mode="none",
-            event_time=None,
             has_coordinator=True,
         )
 

@@ -15,6 +15,7 @@ from mixedmode.runtime.driver.epochs import epoch_runner, event_times
 from mixedmode.runtime.driver.epochs.source_rows import SourceRows
 from mixedmode.runtime.driver.run import idle_wait
 from mixedmode.runtime.operators.contract import KeyedOperator
+from mixedmode.runtime.operators.keyed.keyed_input import KeyedInput
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
 from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -96,13 +97,9 @@ class Delayed(Kind):
         return ProcessorOperator(
             Waiting(),
             uid=uid,
-            key_columns=("k",),
-            input_schema=ROWS,
-            key_schema=KEY,
+            rows=KeyedInput(ROWS, ("k",), KEY, "ts", follows),
             output_schema=ROWS,
             time_mode="processingTime",
-            event_time="ts",
-            follows_a_stage=follows,
         )
 
 

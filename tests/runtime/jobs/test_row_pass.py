@@ -16,6 +16,7 @@ import pytest
 from mixedmode.errors import PlanError
 from mixedmode.runtime.driver.epochs.source_rows import SourceRows
 from mixedmode.runtime.jobs.row_pass import ReadRows, RowPass, recognise_parts
+from mixedmode.runtime.jobs.scan_pass import ScanPlace
 from mixedmode.runtime.jobs.shuffle import with_key_group
 from mixedmode.runtime.operators.contract import EpochSpec, InOrder
 from mixedmode.runtime.operators.frame_steps import union_of
@@ -102,10 +103,9 @@ def read(
         operator,
         Settings(**options),
         fs.LocalFileSystem(),
-        str(tmp_path / "runs"),
+        ScanPlace(str(tmp_path / "runs"), least_bytes=least_bytes),
         GROUPS,
         "run",
-        least_bytes=least_bytes,
     )
     return rows.read(inputs, spec, SHARDS, ())
 

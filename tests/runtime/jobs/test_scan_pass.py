@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from mixedmode.errors import PlanError
-from mixedmode.runtime.jobs.scan_pass import ScanPass
+from mixedmode.runtime.jobs.scan_pass import ScanPass, ScanPlace
 from mixedmode.runtime.scan.parquet_scan import NotTakenError
 from pyarrow import fs
 
@@ -17,7 +17,8 @@ def scan_pass(folder: Path, engine: str = "auto") -> ScanPass:
     """A pass whose unfinished backlog leaves things in a folder."""
     nobody: Any = SimpleNamespace(uid="stage", backlog_engine=engine)
     local = fs.LocalFileSystem()
-    return ScanPass(nobody, nobody, nobody, local, str(folder / "runs"), 128, "run", None, str(folder / "stopped"))
+    place = ScanPlace(str(folder / "runs"), str(folder / "stopped"))
+    return ScanPass(nobody, nobody, nobody, local, place, 128, "run")
 
 
 def test_a_scan_that_was_stopped_is_not_begun_again(tmp_path: Path) -> None:
@@ -31,7 +32,7 @@ def test_a_scan_that_was_stopped_is_not_begun_again(tmp_path: Path) -> None:
 
 def test_what_was_never_scanned_is_not_remembered(tmp_path: Path) -> None:
     """Spark may read a plan that tasks cannot, and tasks the next one."""
-    scan_pass(tmp_path).leave_to_spark(NotTakenError("a UDF"), scanned=False, scans=["a.parquet"])
+    scan_pass(tmp_path).leave_to_spark(NotTakenError("a UDF"))
     scan_pass(tmp_path).check_not_stopped(["a.parquet"])
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .....errors import CorruptStateError
-from .....state.codec.byte_arrays import ends_of, large_binary, ragged
+from .....state.codec.byte_arrays import data_of, ends_of, large_binary, offsets_of, ragged
 
 _FORMAT = 1
 _HEAD = np.dtype([("format", "u1"), ("timer", "<i8"), ("next", "<u4"), ("chunks", "<u4"), ("rows", "<u4")])
@@ -139,7 +139,7 @@ def encode_blocks(
         head["chunks"] = entry_counts
     bounds = np.zeros(count + 1, dtype=np.int64)
     np.cumsum(rows.counts, out=bounds[1:])
-    offsets = record_offsets(rows.records)
+    offsets = offsets_of(rows.records)
     flags = rows.sides.astype(np.uint8) | (rows.matched.astype(np.uint8) * np.uint8(_MATCHED))
     parts = [_cut(head, np.arange(count + 1))]
     if entries is not None and len(entries) and entry_counts is not None:
@@ -148,25 +148,10 @@ def encode_blocks(
         _cut(rows.times_us.astype("<i8"), bounds),
         _cut(flags, bounds),
         _cut(np.diff(offsets).astype("<u4"), bounds),
-        large_binary(record_bytes(rows.records), offsets[bounds]),
+        large_binary(data_of(rows.records), offsets[bounds]),
     ]
     values = pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary()))
     return list(values.to_numpy(zero_copy_only=False))
-
-
-def record_offsets(array: pa.LargeBinaryArray) -> np.ndarray:
-    """Where each value begins in :func:`record_bytes`, and where the last one ends."""
-    raw = np.frombuffer(array.buffers()[1], dtype=np.int64)[array.offset : array.offset + len(array) + 1]
-    return raw - raw[0] if len(raw) else np.zeros(1, dtype=np.int64)
-
-
-def record_bytes(array: pa.LargeBinaryArray) -> np.ndarray:
-    """The values, one after the other."""
-    _, offsets, data = array.buffers()
-    raw = np.frombuffer(offsets, dtype=np.int64)[array.offset : array.offset + len(array) + 1]
-    if data is None or not len(raw):
-        return np.zeros(0, dtype=np.uint8)
-    return np.frombuffer(data, dtype=np.uint8)[raw[0] : raw[-1]]
 
 
 def _gathered(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, kind: np.dtype) -> np.ndarray:

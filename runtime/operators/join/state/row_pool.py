@@ -12,12 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .....state.codec.byte_arrays import large_binary
+from .....state.codec.byte_arrays import data_of, large_binary, offsets_of
 from ....catalyst.types.arrow_types import arrow_schema
 from ...columnar.record_codec import RecordCodec
 from ..columns import LEFT, RIGHT
 from ..definition import JoinSide
-from .blocks import record_bytes, record_offsets
 
 #: Types whose values differ in size and say how long they are.
 _OF_BYTES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
@@ -69,7 +68,7 @@ class RowPool:
     @cached_property
     def sizes(self) -> np.ndarray:
         """About how many bytes each row has, by number."""
-        return np.concatenate([self._new_sizes, np.diff(record_offsets(self._records))])
+        return np.concatenate([self._new_sizes, np.diff(offsets_of(self._records))])
 
     @cached_property
     def _new_sizes(self) -> np.ndarray:
@@ -97,7 +96,7 @@ class RowPool:
             return [column.take(taken) for column in self._new[side]] if self._batch is not None else _empty(form)
         places, inverse = np.unique(rows[~new] - self.first_record, return_inverse=True)
         found = self._records.take(pa.array(places))
-        stored = form.codec.decode(record_bytes(found), record_offsets(found))
+        stored = form.codec.decode(data_of(found), offsets_of(found))
         if not new.any():
             taken = pa.array(inverse)
             return [column.take(taken) for column in stored]

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from ....protocols.rows_per_call import RowsPerCall
 from ....support.code_fingerprint import code_fingerprint
+from ...keyed.keyed_input import KeyedInput
 from ..definition import TimeMode
 from ..frames.frame_form import FramesForm, converted
 from ..frames.frame_settings import FrameSettings
@@ -35,13 +36,10 @@ class GroupStateOperator(ProcessorOperator):
     Args:
         function: of key, frames and state; it is pickled to the tasks.
         uid: id under which the state is stored.
-        key_columns: columns of the frame that hold the key, in order.
-        input_schema: the columns that the function's frames have.
-        key_schema: schema of the key tuple, in the order of ``key_columns``.
+        rows: the function's input.
         output_schema: schema of the frames that the function yields.
         state_schema: schema of the state's value.
         timeout: one of ``GroupStateTimeout``'s.
-        event_time: the watermarked column, if there is one.
         settings: what the session says of pandas.
         rows_per_call: how the rows of a key are cut into calls in a sorted pass; None: not at all, or by event time.
     """
@@ -55,29 +53,21 @@ class GroupStateOperator(ProcessorOperator):
         function: GroupFunction,
         *,
         uid: str,
-        key_columns: tuple[str, ...],
-        input_schema: StructType,
-        key_schema: StructType,
+        rows: KeyedInput,
         output_schema: StructType,
         state_schema: StructType,
         timeout: str,
-        event_time: str | None,
         settings: FrameSettings,
-        follows_a_stage: bool = False,
         rows_per_call: RowsPerCall | None = None,
     ) -> None:
         super().__init__(
             GroupStateFunction(
-                function, state_schema, timeout, input_schema.fieldNames(), has_watermark=event_time is not None
+                function, state_schema, timeout, rows.schema.fieldNames(), has_watermark=rows.event_time is not None
             ),
             uid=uid,
-            key_columns=key_columns,
-            input_schema=input_schema,
-            key_schema=key_schema,
+            rows=rows,
             output_schema=output_schema,
             time_mode=TIME_MODES[timeout],
-            event_time=event_time,
-            follows_a_stage=follows_a_stage,
             form=GroupStateFrames(settings),
             rows_per_call=rows_per_call,
         )

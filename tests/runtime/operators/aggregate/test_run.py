@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixedmode.runtime.operators.aggregate import run
 from mixedmode.runtime.operators.aggregate.buffers import CountBuffer, ListBuffer, SumBuffer
-from mixedmode.runtime.operators.aggregate.definition import GroupColumns, GroupKey, OutputColumn, Partials
+from mixedmode.runtime.operators.aggregate.definition import GroupBy, GroupColumns, GroupKey, OutputColumn, Partials
 from mixedmode.runtime.operators.aggregate.operator import AggregateOperator
 from mixedmode.runtime.operators.aggregate.results import Result
 from mixedmode.runtime.operators.contract import EpochSpec, ShardContext, ShardCounters
@@ -60,9 +60,11 @@ def operator(kind: Literal["window", "session"] | None, output_mode: Any) -> Agg
     )
     return AggregateOperator(
         uid="agg",
-        keys=(GroupKey("k", "k", "plain", False), *window_keys),
-        group_columns=GroupColumns(()),
-        key_types=(pa.string(), WINDOW)[: 1 + len(window_keys)],
+        by=GroupBy(
+            (GroupKey("k", "k", "plain", False), *window_keys),
+            (pa.string(), WINDOW)[: 1 + len(window_keys)],
+            GroupColumns(()),
+        ),
         partials=partials,
         output_schema=(
             (outputs.add("w", window) if window_keys else outputs)
@@ -70,7 +72,6 @@ def operator(kind: Literal["window", "session"] | None, output_mode: Any) -> Agg
             .add("total", LongType())
             .add("all", ArrayType(LongType()))
         ),
-        key_outputs=tuple(range(1 + len(window_keys))),
         output_mode=output_mode,
         event_time="ts" if window_keys else None,
     )

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixedmode.errors import OutputSchemaError, StateSchemaError, UserCodeError
 from mixedmode.runtime.operators.contract import InOrder
+from mixedmode.runtime.operators.keyed.keyed_input import KeyedInput
 from mixedmode.runtime.operators.processor.frames.frame_settings import FrameSettings
 from mixedmode.runtime.operators.processor.group_state.function import GroupFunction
 from mixedmode.runtime.operators.processor.group_state.operator import GroupStateFrames, GroupStateOperator
@@ -32,13 +33,10 @@ def stage_of(folder: Path, function: GroupFunction, timeout: str = EVENT, event_
     operator = GroupStateOperator(
         function,
         uid="stage",
-        key_columns=("key",),
-        input_schema=INPUT,
-        key_schema=KEY,
+        rows=KeyedInput(INPUT, ("key",), KEY, event_time),
         output_schema=OUTPUT,
         state_schema=COUNT,
         timeout=timeout,
-        event_time=event_time,
         settings=FrameSettings("UTC", exact_columns=True),
     )
     return Stage(folder, operator=operator)

@@ -9,20 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, Row
 
 from ....state.keys.keygroups import ShardId, all_shards
 from ...connectors.sources.live_inputs import Reach
 from ...jobs.stage_epoch import NOT_PINNED, PinnedShards
 from ...operators.contract import EpochSpec
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
+from ...spec import StageSpec
 from ...tasks.report import ShardReport
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
-
-    from ...spec import StageSpec
-    from ..state.stage_state import StageState
+from ..state.stage_state import StageState
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,7 @@ class StageRequest:
 class StageRun:
     """What a stage has done in an epoch."""
 
-    order: StageRequest
+    request: StageRequest
     reports: list[ShardReport]
     #: What it has fired up to with this epoch; MIN: nothing.
     fired_ms: int
@@ -127,8 +124,8 @@ def has_ended(uid: str, specs: Mapping[str, StageSpec], runs: Mapping[str, Stage
     # End hooks, and events that are still on their way, come when the stage finishes.
     if uid not in runs or spec.operator.has_end_hooks or spec.coordinator is not None:
         return False
-    order = runs[uid].order.spec
-    return _is_the_end(order) and all(has_ended(edge.origin, specs, runs) for edge in spec.edges)
+    request = runs[uid].request.spec
+    return _is_the_end(request) and all(has_ended(edge.origin, specs, runs) for edge in spec.edges)
 
 
 def gets_the_end(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from mixedmode.runtime.driver.epochs.epoch_specs import following_epoch_of
-from mixedmode.runtime.driver.epochs.stage_epochs import (
+from mixedmode.runtime.driver.epochs.stage_runs import (
     StageRequest,
     StageRun,
     fired_upstream,
@@ -67,10 +67,10 @@ def test_a_stage_that_reads_sources_too_gets_the_end_from_both() -> None:
     both: Any = SimpleNamespace(edges=specs["b"].edges, reads=("a lane",))
     follows: Any = SimpleNamespace(edges=specs["b"].edges, reads=())
     goes_on = ran(9)
-    assert gets_the_end(both, end.order, specs, {"a": end})
+    assert gets_the_end(both, end.request, specs, {"a": end})
     assert not gets_the_end(both, None, specs, {"a": end})
-    assert not gets_the_end(both, goes_on.order, specs, {"a": end})
-    assert not gets_the_end(both, end.order, specs, {"a": goes_on})
+    assert not gets_the_end(both, goes_on.request, specs, {"a": end})
+    assert not gets_the_end(both, end.request, specs, {"a": goes_on})
     assert gets_the_end(follows, None, specs, {"a": end})
 
 
