@@ -134,7 +134,7 @@ class MixedStreamWriter:
             once: True: as ``availableNow``.
             continuous: refused, because such a query has no micro-batches.
             availableNow: True: the job processes all available input and ends.
-            realTime: refused, as ``continuous``.
+            realTime: the length of an epoch in Spark's Real-Time Mode, such as ``"60 seconds"``.
 
         Raises:
             PlanError: none or several were given, or a value is not allowed.
@@ -150,7 +150,7 @@ class MixedStreamWriter:
         if len(chosen) != 1:
             raise PlanError(f"trigger takes exactly one of its arguments, got {', '.join(chosen) or 'none'}")
         name, value = next(iter(chosen.items()))
-        if name in ("continuous", "realTime"):
+        if name == "continuous":
             raise PlanError(
                 f"trigger({name}=…) is not supported: such queries have no micro-batches to run a keyed stage on; use"
                 " processingTime or availableNow",
@@ -158,8 +158,8 @@ class MixedStreamWriter:
             )
         if name in ("once", "availableNow") and value is not True:
             raise PlanError(f"trigger({name}={value!r}) is not allowed; {name} can only be True")
-        if name == "processingTime" and not (isinstance(value, str) and value.strip()):
-            raise PlanError(f"trigger(processingTime={value!r}) is not allowed; give a duration such as '5 seconds'")
+        if name in ("processingTime", "realTime") and not (isinstance(value, str) and value.strip()):
+            raise PlanError(f"trigger({name}={value!r}) is not allowed; give a duration such as '5 seconds'")
         self._request.trigger = chosen
         return self
 

@@ -66,7 +66,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     )
     spark = stage.inputs.spark
     resolved = resolve_options(session_layer(session_settings(spark)), file, explicit)
-    _check_trigger(spark, request.trigger)
+    real_time_ms = _check_trigger(spark, request.trigger)
     format = sink_format(spark, request)
     check_names(spark, request, format)
     output_mode = output_mode_of_union(graph, request, format) if unites else output_mode_of(stage, request, format)
@@ -96,7 +96,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         settings=settings,
         parallelism=parallelism,
         checkpoint_location=planned.location,
-        phases=plan_phases(settings, _facts(graph, request, specs, finals, settings, why_timers, engine)),
+        phases=plan_phases(settings, _facts(graph, request, specs, finals, settings, why_timers, engine, real_time_ms)),
         tail=() if transform is None else transform.names,
         tail_moves_rows=transform is not None and transform.moves_rows,
         united=() if transform is None else tuple(dict.fromkeys(branch.origin for branch in transform.branches)),
@@ -114,6 +114,7 @@ def _facts(
     settings: Settings,
     why_timers: str,
     engine: BacklogEngine,
+    real_time_ms: int | None,
 ) -> JobFacts:
     """All of the job that decides which phases it runs in."""
     operators = [spec.operator for spec in specs]
@@ -122,6 +123,7 @@ def _facts(
         has_history=any(not part.is_live for part in graph.lanes.parts),
         has_live=any(part.is_live for part in graph.lanes.parts),
         ends_by_itself=not {"availableNow", "once"}.isdisjoint(request.trigger),
+        real_time_ms=real_time_ms,
         uses_event_time=any(operator.uses_event_time for operator in operators),
         uses_processing_time=any(operator.uses_processing_time for operator in operators),
         has_watermark=any(reader.watermark is not None for reader in graph.readers),
@@ -195,18 +197,21 @@ def _begin_refused(graph: StageGraph) -> str | None:
     return None
 
 
-def _check_trigger(spark: SparkSession, trigger: dict[str, Any]) -> None:
-    interval = trigger.get("processingTime")
-    if interval is None:
-        return
+def _check_trigger(spark: SparkSession, trigger: dict[str, Any]) -> int | None:
+    """The length of an epoch in Real-Time Mode, in ms; None: another trigger."""
+    name = next((one for one in ("processingTime", "realTime") if one in trigger), None)
+    if name is None:
+        return None
+    interval = trigger[name]
     try:
         interval_ms = duration_ms(spark, interval)
     except ValueError as error:
         raise PlanError(
-            f"trigger(processingTime={interval!r}) is not a duration ({error}); use for example '5 seconds'"
+            f"trigger({name}={interval!r}) is not a duration ({error}); use for example '5 seconds'"
         ) from error
     if interval_ms < 0:
-        raise PlanError(f"trigger(processingTime={interval!r}) is negative; use '0 seconds' or more")
+        raise PlanError(f"trigger({name}={interval!r}) is negative; use '0 seconds' or more")
+    return interval_ms if name == "realTime" else None
 
 
 def _bytes_per_shard(graph: StageGraph, specs: Sequence[StageSpec], settings: Settings) -> int | None:

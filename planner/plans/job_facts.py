@@ -17,6 +17,8 @@ class JobFacts:
     has_live: bool
     #: True for a trigger that ends by itself (availableNow, once).
     ends_by_itself: bool = False
+    #: Length of an epoch of a live phase in Spark's Real-Time Mode, in ms; None: it has micro-batches.
+    real_time_ms: int | None = None
     #: True if windows or event-time timers can be pending.
     uses_event_time: bool = False
     uses_processing_time: bool = False

@@ -312,6 +312,7 @@ def _live(settings: Settings, job: JobFacts) -> Phase:
         sources=("live",),
         sorter=choose_sorter(settings).engine,
         checkpoint_interval_ms=settings.checkpoint_interval_ms or "auto",
+        real_time_ms=job.real_time_ms,
         details=details,
     )
 
