@@ -364,6 +364,21 @@ class GraphEpochs:
         )
         self.listener.on(fact)
 
+    def apply_of_one_stage(
+        self, phase: Phase, spec: EpochSpec, reports: Sequence[ShardReport], elapsed_s: float
+    ) -> None:
+        """Take over an epoch of a job of one stage whose shards were not sent out here.
+
+        Args:
+            phase: the phase it belongs to.
+            spec: what its shards were told.
+            reports: those of all shards.
+            elapsed_s: how long it took.
+        """
+        (stage,) = self.job.stages
+        done = self.times.stage_run(stage, StageRequest(spec), StageResult(list(reports)), {})
+        self._apply(phase, spec, {stage.uid: done}, [], time.monotonic() - elapsed_s)
+
     def _discard_handoffs(self, runs: Mapping[str, StageRun]) -> None:
         """Remove what stages have handed on, unless a restarted driver may want it."""
         for uid, done in runs.items():
