@@ -1,8 +1,8 @@
 """Adds to each row of a stream of Kafka the partition and the offset of its message, whatever columns the user keeps.
 
-Real-Time Mode gives no proof that a task has had all rows of a batch but their number: rows are counted by partition and
-compared with the offsets of the batch.  So a row must be a message, and a message a row, with a known position: only
-projections may lie between the source and the rows.
+Real-Time Mode gives no proof that a task has had all rows of a batch but their number: rows are counted by partition
+and compared with the offsets of the batch.  So a row must be a message, and a message a row, with a known position:
+only projections may lie between the source and the rows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..catalyst.spark_expressions import class_name, items, tree, with_children
 from ..catalyst.spark_plans import analyzed, contains, frame_of
-from ..jvm.gateway import java_class, scala_sequence
+from ..jvm.gateway import is_instance, java_class, scala_sequence
 from .spark_sources import PlannedSource
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 PARTITION_COLUMN, OFFSET_COLUMN = "__partition", "__offset"
 _POSITION = (PARTITION_COLUMN, OFFSET_COLUMN)
 _SOURCE = "StreamingRelationV2"
+_OPTIONS = "org.apache.spark.sql.util.CaseInsensitiveStringMap"
 #: Nodes that give a row for each row of their child.
 _ROW_BY_ROW = {"Project": "select", "SubqueryAlias": "alias", "EventTimeWatermark": "withWatermark"}
 #: Expressions of a projection that Real-Time Mode cannot have here, and what they are to users.
@@ -86,6 +87,6 @@ def _with_options(spark: SparkSession, source: Any, options: Mapping[str, str]) 
         if name.lower() not in known:
             merged.put(name, text)
     parts = [source.productElement(place) for place in range(source.productArity())]
-    place = next(place for place, part in enumerate(parts) if part.equals(source.extraOptions()))
-    parts[place] = java_class(spark, "org.apache.spark.sql.util.CaseInsensitiveStringMap")(merged)
+    place = next(place for place, part in enumerate(parts) if is_instance(spark, part, _OPTIONS))
+    parts[place] = java_class(spark, _OPTIONS)(merged)
     return source.copy(*parts)

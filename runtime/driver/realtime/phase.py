@@ -8,8 +8,8 @@
    the shards' files and the position, and the lease keeps older drivers from writing one.
 4. The order of the next epoch is written.  Its shards have been waiting for it.
 
-What ends the query within an epoch, or keeps an epoch from being committed, costs that epoch: its messages may be in the
-output, and the next run, in Real-Time Mode or with micro-batches, begins where the last commit is.
+What ends the query within an epoch, or keeps an epoch from being committed, costs that epoch: its messages may be in
+the output, and the next run, in Real-Time Mode or with micro-batches, begins where the last commit is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The Spark query of a live phase in Real-Time Mode: how it is started, what it says of its batches, how it ends.
 
-Each run has a folder of its own for Spark's log, in which it finds the committed position and nothing else.  A thread of
-an older query may still write to the folder of its run, where nobody reads it.
+Each run has a folder of its own for Spark's log, in which it finds the committed position and nothing else.  A thread
+of an older query may still write to the folder of its run, where nobody reads it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SETTINGS = {
     # monotonically_increasing_id() tells the first row of a task, and is not allowed in queries otherwise.
     "spark.sql.streaming.unsupportedOperationCheck": "false",
 }
-#: How Spark's log has a position, for a query in Real-Time Mode to go on behind it: the log of micro-batches is refused.
+#: How Spark's log has a position for a query in Real-Time Mode, which refuses to go on behind a log of micro-batches.
 _STORE = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _METADATA = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": {_STORE: _ROCKSDB}})

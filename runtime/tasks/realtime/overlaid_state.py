@@ -1,7 +1,7 @@
 """A shard's state within an epoch of Real-Time Mode: the committed one, and what the epoch has changed so far.
 
-An operator that runs once for each portion of rows finds here what it wrote for the portions before.  Nothing is written
-to the local copy, which embodies committed files only.  Memory follows the keys that the epoch changes.
+An operator that runs once for each portion of rows finds here what it wrote for the portions before.  Nothing is
+written to the local copy, which embodies committed files only.  Memory follows the keys that the epoch changes.
 """
 
 from __future__ import annotations
