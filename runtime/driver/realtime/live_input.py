@@ -36,8 +36,9 @@ def live_rows(job: JobSpec, max_parallelism: int) -> LiveRows:
     Raises:
         NotLiveRows: they cannot come in Real-Time Mode.
     """
-    if job.live is None or len(job.stages) != 1:
-        raise NotLiveRows("it takes one keyed stage, and a live source")
+    why = _job_refusal(job)
+    if job.live is None or why is not None:
+        raise NotLiveRows(why or "it has no live source")
     (stage,) = job.stages
     frame = SourceRows().with_live(job, job.live).of(stage)
     assert frame is not None, "the stage reads the live source"
@@ -51,4 +52,19 @@ def why_not_rows(job: JobSpec) -> str | None:
         live_rows(job, job.settings.max_parallelism)
     except NotLiveRows as error:
         return str(error)
+    return None
+
+
+def _job_refusal(job: JobSpec) -> str | None:
+    """Why a job has no live phase in Real-Time Mode, whatever its stage and its source are; None: nothing is in the way."""
+    if len(job.stages) != 1:
+        return f"it has {len(job.stages)} keyed stages, and Real-Time Mode runs one"
+    if len(job.live_inputs) != 1:
+        return f"it has {len(job.live_inputs)} live inputs, and Real-Time Mode reads one"
+    if job.output_transform is not None:
+        return "there are operations behind its keyed stage, and tasks send the stage's own rows"
+    if job.late_rows is not None:
+        return "late rows are kept apart (pipeline.late-data.path)"
+    if job.observed:
+        return "it has observed metrics"
     return None

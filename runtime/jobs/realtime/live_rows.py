@@ -49,7 +49,7 @@ class LiveRows:
     #: The same with positions.
     positioned: DataFrame
     portions: PortionRows
-    #: SQL of the columns whose hash is the key group, over ``positioned``.
+    #: The columns of ``positioned`` whose hash is the key group.
     keys: tuple[str, ...]
     #: Whether tasks get the key group of each row, which they otherwise compute.
     has_key_group: bool = False
@@ -77,7 +77,7 @@ class LiveRows:
         Raises:
             NotLiveRows: they cannot come so.
         """
-        why = refusal(frame)
+        why = operator_refusal(operator) or refusal(frame)
         if why is not None:
             raise NotLiveRows(why)
         if isinstance(operator, ProcessorStage):
@@ -95,7 +95,7 @@ class LiveRows:
         # The task numbers rows as they arrive.
         prepared = operator.prepare(frame.selectExpr("*", f"true AS {ARRIVAL_UNKNOWN_COLUMN}"), epoch)
         portions = PortionRows(sort, max_parallelism, tuple(prepared.columns))
-        keys = tuple(map(quoted, operator.key_group_columns))
+        keys = operator.key_group_columns
         return cls(prepared, with_positions(prepared, _SOURCE_OPTIONS), portions, keys, has_key_group=True)
 
     @classmethod
@@ -108,7 +108,7 @@ class LiveRows:
         selected = frame.select(*map(quoted, few.input_columns or ()))
         portions = PortionRows(sort, max_parallelism, tuple(selected.columns))
         names = dict(zip(operator.key_columns, operator.keys, strict=True))
-        keys = tuple(quoted(names[column]) for column in operator.key_group_columns)
+        keys = tuple(names[column] for column in operator.key_group_columns)
         return cls(selected, with_positions(selected, _SOURCE_OPTIONS), portions, keys)
 
     @classmethod
@@ -152,3 +152,39 @@ class LiveRows:
         numbered = rows.selectExpr(f"{row} AS {_ROW}", f"({_NUMBER}) = 0 AS {_IS_FIRST}")
         marked = f"IF({_IS_FIRST}, array(NULL, {_ROW}, NULL), array({_ROW}, NULL))"
         return numbered.select(F.expr(f"explode({marked})").alias(_ROW)).select(f"{_ROW}.*")
+
+
+def operator_refusal(operator: KeyedOperator) -> str | None:
+    """Why an operator cannot be run in Real-Time Mode, whatever its rows; None: there is nothing in the way."""
+    if isinstance(operator, ProcessorStage):
+        return _processor_refusal(operator)
+    if isinstance(operator, AggregateOperator):
+        return _aggregate_refusal(operator)
+    if not isinstance(operator, DedupOperator):
+        return f"a stage of kind {operator.kind} cannot be run in Real-Time Mode"
+    if operator.uses_event_time:
+        return "its duplicates are forgotten by the watermark, which moves at the end of an epoch only"
+    return None
+
+
+def _processor_refusal(operator: ProcessorStage) -> str | None:
+    hooks = operator.hooks
+    if operator.uses_processing_time:
+        return "its processor has processing-time timers, and an epoch has one processing time"
+    if operator.initial is not None:
+        return "its processor has initial state"
+    if operator.takes_events or operator.has_coordinator or hooks.keeps_own_state or hooks.restores_own_state:
+        return "its processor talks to a coordinator, or keeps state of its own for a shard"
+    return None
+
+
+def _aggregate_refusal(operator: AggregateOperator) -> str | None:
+    if operator.output_mode != "update":
+        return f"its aggregates have output mode {operator.output_mode}: use update"
+    if not operator.keys:
+        return "its aggregates are of all rows together, which no shard has: group them by a column"
+    if operator.session is not None or operator.time_key is not None or operator.grouping is not None:
+        return "its aggregates are of windows, sessions or grouping sets"
+    if operator.projection is not None:
+        return "its output columns are expressions over aggregates, and tasks output keys and aggregates as they are"
+    return None

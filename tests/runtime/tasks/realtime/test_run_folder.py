@@ -56,7 +56,7 @@ def test_a_shard_of_a_run_that_is_over_waits_no_longer(tmp_path: Path) -> None:
     remove_other_runs(LOCAL, runs_folder(str(tmp_path)), "new")
     with pytest.raises(CheckpointError, match="another driver has taken its place"):
         old.wait_for_order(0)
-    with pytest.raises(OSError):
+    with pytest.raises(FileNotFoundError):
         old.write_report(0, report(0))
     new.write_report(0, report(0))
     assert new.has_reports(0, 1)
