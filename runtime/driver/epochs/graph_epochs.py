@@ -115,7 +115,7 @@ class GraphEpochs:
                 self.events.fail(uid, shards)
             self._discard_handoffs(runs)
             raise
-        self._apply(phase, base, applied, late, started)
+        self.apply(phase, base, applied, late, started)
         self._discard_handoffs(runs)
 
     def _together(self, phase: Phase, base: EpochSpec, orders: Mapping[str, StageRequest]) -> dict[str, StageRun]:
@@ -332,7 +332,7 @@ class GraphEpochs:
             and InPlace.is_possible(here.max_parallelism, len(here.shards))
         )
 
-    def _apply(
+    def apply(
         self, phase: Phase, base: EpochSpec, runs: Mapping[str, StageRun], late: Sequence[StagedFile], started: float
     ) -> None:
         """Take an epoch over, all stages in one step."""
@@ -363,21 +363,6 @@ class GraphEpochs:
             observed=self._observed.of(runs),
         )
         self.listener.on(fact)
-
-    def apply_of_one_stage(
-        self, phase: Phase, spec: EpochSpec, reports: Sequence[ShardReport], elapsed_s: float
-    ) -> None:
-        """Take over an epoch of a job of one stage whose shards were not sent out here.
-
-        Args:
-            phase: the phase it belongs to.
-            spec: what its shards were told.
-            reports: those of all shards.
-            elapsed_s: how long it took.
-        """
-        (stage,) = self.job.stages
-        done = self.times.stage_run(stage, StageRequest(spec), StageResult(list(reports)), {})
-        self._apply(phase, spec, {stage.uid: done}, [], time.monotonic() - elapsed_s)
 
     def _discard_handoffs(self, runs: Mapping[str, StageRun]) -> None:
         """Remove what stages have handed on, unless a restarted driver may want it."""

@@ -56,7 +56,7 @@ def why_not_rows(job: JobSpec) -> str | None:
 
 
 def _job_refusal(job: JobSpec) -> str | None:
-    """Why a job has no live phase in Real-Time Mode, whatever its stage and its source are; None: nothing is in the way."""
+    """Why a job has no live phase in Real-Time Mode, whatever its stage and its source; None: nothing is in the way."""
     if len(job.stages) != 1:
         return f"it has {len(job.stages)} keyed stages, and Real-Time Mode runs one"
     if len(job.live_inputs) != 1:

@@ -27,7 +27,7 @@ from ...connectors.sinks.kafka.messages import MessageColumns
 from ...connectors.sinks.kafka.sink import KafkaSink
 from ...connectors.sinks.spark_writer import SparkWriterSink
 from ...jobs.realtime.live_rows import LiveRows, NotLiveRows
-from ...jobs.stage_epoch import StageEpoch
+from ...jobs.stage_epoch import StageEpoch, StageResult
 from ...operators.contract import EpochSpec
 from ...storage.spark_paths import spark_uri
 from ...support.failpoints import failpoint
@@ -36,6 +36,7 @@ from ...tasks.realtime.realtime_task import RealTimeTask
 from ...tasks.realtime.run_folder import EpochOrder, RunFolder, remove_other_runs, run_folder, runs_folder
 from ..clocks import now_ms
 from ..epochs.epoch_specs import streaming_epoch_of
+from ..epochs.stage_epochs import StageRequest
 from ..requests.commit_queue import CommitRequest
 from ..run.idle_wait import wait_until_due
 from ..run.running_job import RunningJob
@@ -164,7 +165,9 @@ class RealTimePhase:
         moved = self._position is None or told.end.offsets != self._position.offsets
         state.spark = SparkPosition(batch_id=batch, offset_entry=told.end.entry(state.spark))
         state.batch_id, self._position = batch, told.end
-        run.epochs.graph.apply_of_one_stage(self.phase, self._spec, reports, time.monotonic() - self._began_s)
+        stage, graph = self._stage[0], run.epochs.graph
+        done = graph.times.stage_run(stage, StageRequest(self._spec), StageResult(reports), {})
+        graph.apply(self.phase, self._spec, {stage.uid: done}, [], self._began_s)
         if moved or state.changed_epoch == state.epoch:
             while run.checkpoints.checkpoint(_TRIGGER) is None:
                 wait_until_due(run)  # many failures in a row are not tolerated
