@@ -106,8 +106,15 @@ class AwaitableQuery:
         while self._run.is_active:
             if self._run.runner.context.pause.is_wanted:
                 raise QueryError("processAllAvailable() would wait for resume(): the query is paused")
+            phase, live = self._run.runner.context.published.now.phase, self._run.runner.context.live
+            is_live = phase is not None and phase.finishes_its_epoch
+            # An epoch in Real-Time Mode that begins now holds all that is there, and its commit answers.
+            in_real_time = phase is not None and phase.real_time_ms is not None
+            source = live.query if live is not None and is_live and not in_real_time else None
             try:
-                if self._has_taken_all():
+                if in_real_time or (source is not None and source.isActive):
+                    if source is not None:
+                        source.processAllAvailable()
                     if not self._run.runner.requests.commit().result():
                         self._run.ended.wait()  # it has failed, or somebody stops it, which takes a checkpoint
                     break
@@ -117,21 +124,6 @@ class AwaitableQuery:
             self._run.ended.wait(0.05)
         if not self._run.is_active:
             self._run.check()
-
-    def _has_taken_all(self) -> bool:
-        """Whether the source has given what it holds now to the epochs that are processed, or in Real-Time Mode will
-        have at the end of the epoch that begins next; False: it is not the time to ask."""
-        context = self._run.runner.context
-        phase = context.published.now.phase
-        if phase is None or not phase.finishes_its_epoch:
-            return False
-        if phase.real_time_ms is not None:
-            return True
-        source = None if context.live is None else context.live.query
-        if source is None or not source.isActive:
-            return False
-        source.processAllAvailable()
-        return True
 
     def wait_for(self, phase: str, timeout: float) -> bool:
         """Waits until the query has reached a phase or has ended; returns True if it reached the phase.

@@ -102,7 +102,7 @@ class LiveRows:
     def _of_deduplication(
         cls, operator: DedupOperator, frame: DataFrame, max_parallelism: int, epoch: EpochSpec, sort: SortPlan
     ) -> LiveRows:
-        few = operator.few_rows(frame.columns, epoch, max_parallelism)
+        few = operator.portion_rows(frame.columns, epoch, max_parallelism)
         if few is None:
             raise NotLiveRows("what decides which rows are duplicates is of a type that only Spark compares")
         selected = frame.select(*map(quoted, few.input_columns or ()))

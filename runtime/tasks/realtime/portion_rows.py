@@ -40,7 +40,7 @@ class PortionRows:
         """The same with what an epoch adds: which rows are late."""
         if not isinstance(operator, DedupOperator):
             return self
-        few = operator.few_rows(self.names, epoch, self.max_parallelism)
+        few = operator.portion_rows(self.names, epoch, self.max_parallelism)
         assert few is not None, "start() has made sure of it"
         return replace(self, few=few, sort=replace(self.sort, then=few.order))
 
