@@ -43,6 +43,8 @@ _ROOT = Path(__file__).resolve().parent.parent
 #: Time between two files of the feed: one and a half days of December.
 _PAUSE_S = 0.4
 _LONGEST_BACKLOG_S = 3600
+#: Messages in a second that two cores answer in real time, beside broker and producer.
+_PER_SECOND = 400
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -211,7 +213,7 @@ class Demo:
         if job.topic is not None:
             from flights.topic import Producer
 
-            return Producer(data.december, job.topic, self._pause_s)
+            return Producer(data.december, job.topic, self._pause_s, _PER_SECOND if self._real_time else None)
         Feed.fill(data.december, job.waiting)
         return Feed(job.waiting, job.landing, self._pause_s)
 
