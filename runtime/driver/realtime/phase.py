@@ -29,6 +29,8 @@ from ...connectors.sinks.spark_writer import SparkWriterSink
 from ...jobs.realtime.live_rows import LiveRows, NotLiveRows
 from ...jobs.stage_epoch import StageEpoch, StageResult
 from ...operators.contract import EpochSpec
+from ...spark_io.spark_kafka import topic_range
+from ...spark_io.spark_sources import sources
 from ...storage.spark_paths import spark_uri
 from ...support.failpoints import failpoint
 from ...support.ids import NO_BATCH, BatchId
@@ -43,7 +45,7 @@ from ..run.running_job import RunningJob
 from ..run.shutdown import Ending
 from .epoch_check import check_whole
 from .live_input import live_rows
-from .realtime_query import BatchEnd, RealTimeQuery, SourcePosition, write_log
+from .realtime_query import BatchEnd, Offsets, RealTimeQuery, SourcePosition, write_log
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -104,8 +106,8 @@ class RealTimePhase:
     _batch: BatchId = field(init=False, default=NO_BATCH)
     _spec: EpochSpec | None = field(init=False, default=None)
     _began_s: float = field(init=False, default=0.0)
-    #: Who asked for output before the batch in hand began.
-    _waiting: list[CommitRequest] = field(init=False, default_factory=list)
+    #: Who waits for output, and where the topic ended when that was seen: an epoch ends by the clock, whatever waits.
+    _waiting: dict[CommitRequest, Offsets] = field(init=False, default_factory=dict)
 
     def begin(self, log: str) -> None:
         """Start the query where the last commit is, and have its first epoch begin; ``log``: folder of Spark's log."""
@@ -174,7 +176,7 @@ class RealTimePhase:
                 if run.context.savepoints.ready_stop() is not None:
                     return
         failpoint("realtime-committed")
-        run.context.commits.grant(self._waiting)
+        self._grant(told.end.offsets)
         self.ending.serve(self.phase)
         self._order(BatchId(batch + 1))
         self.folder.forget(batch, len(reports))
@@ -198,8 +200,27 @@ class RealTimePhase:
         held.watermark.advance(now_ms())
         in_order = run.epochs.graph.times.in_order(stage)
         self._spec = streaming_epoch_of(run.state, held, now_ms(), None, in_order=in_order, has_input=True)
-        self._began_s, self._waiting = time.monotonic(), run.context.commits.pending()
+        self._began_s = time.monotonic()
         self.folder.write_order(batch, EpochOrder(self._spec, tuple(held.manifests)))
+        self._note_requests()
+
+    def _note_requests(self) -> None:
+        """Remember where the topic ends for those who have asked for output since the driver looked last."""
+        new = [one for one in self.run.context.commits.pending() if one not in self._waiting]
+        if new and self.run.job.live is not None:
+            source = next(one for one in sources(self.run.job.live) if one.is_streaming)
+            topic = topic_range(self.run.job.spark, source.options["subscribe"].strip(), source.options)
+            self._waiting.update({one: dict(topic.ends) for one in new})
+
+    def _grant(self, committed: Offsets) -> None:
+        """Answer those whose rows are committed."""
+        done = [
+            request
+            for request, ends in self._waiting.items()
+            if all(committed.get(partition, 0) >= at for partition, at in ends.items())
+        ]
+        self.run.context.commits.grant(done)
+        self._waiting = {request: ends for request, ends in self._waiting.items() if request not in done}
 
     def _task(self, rows: LiveRows) -> RealTimeTask:
         run = self.run
