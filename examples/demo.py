@@ -7,7 +7,10 @@ the whole year.  Exit code 0: equal; 1: not equal; 130: interrupted, and the nex
 With ``--kafka`` December is messages instead, which a producer sends to a topic while the queries run; the broker is
 one Java process of the demo's own.  An interrupted run starts anew then: its topic is gone.
 
-    python examples/demo.py [--kafka] [--fresh] [--folder .demo] [--picture docs/run.svg]
+With ``--realtime`` one query answers each of these messages with another one, in Spark's Real-Time Mode, and the demo
+says how long the answers took.
+
+    python examples/demo.py [--kafka [--realtime]] [--fresh] [--folder .demo] [--picture docs/run.svg]
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +43,8 @@ _ROOT = Path(__file__).resolve().parent.parent
 #: Time between two files of the feed: one and a half days of December.
 _PAUSE_S = 0.4
 _LONGEST_BACKLOG_S = 3600
+#: Messages in a second that two cores answer in real time, beside broker and producer.
+_PER_SECOND = 400
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -48,10 +54,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--fresh", action="store_true", help="do not go on with an interrupted run")
     parser.add_argument("--picture", metavar="FILE.svg", help="save what was shown as a picture")
     parser.add_argument("--kafka", action="store_true", help="December comes as messages of a Kafka topic")
+    parser.add_argument("--realtime", action="store_true", help="answer each message at once, Kafka to Kafka")
     options = parser.parse_args(arguments)
     screen = Screen(record=options.picture is not None)
     try:
-        equal = Demo(options.folder, screen, kafka=options.kafka).run(fresh=options.fresh or options.kafka)
+        kafka = options.kafka or options.realtime
+        demo = Demo(options.folder, screen, kafka=kafka, real_time=options.realtime)
+        equal = demo.run(fresh=options.fresh or kafka)
     except KeyboardInterrupt:
         screen.say("interrupted: the next start goes on from here (--fresh starts anew)", style="bold")
         return 130
@@ -68,14 +77,24 @@ class Demo:
             by the next start if the run came to its end.
         screen: where to show it.
         kafka: whether December comes as messages of a topic, not as files.
+        real_time: whether there is one query, which answers messages in Real-Time Mode.
         pause_s: time between two files of the feed.
     """
 
-    def __init__(self, folder: Path, screen: Screen, *, kafka: bool = False, pause_s: float = _PAUSE_S) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        screen: Screen,
+        *,
+        kafka: bool = False,
+        real_time: bool = False,
+        pause_s: float = _PAUSE_S,
+    ) -> None:
         self._folder = folder
         self._run = folder / ("run-kafka" if kafka else "run")
         self._screen = screen
         self._kafka = kafka
+        self._real_time = real_time
         self._pause_s = pause_s
 
     def run(self, *, fresh: bool) -> bool:
@@ -97,7 +116,7 @@ class Demo:
             screen.say("starting a Kafka broker", style="dim")
             running, jars = broker(self._run / "broker"), connector()
         with running as kafka:
-            spark = start_session(self._folder, jars)
+            spark = start_session(self._folder, jars, real_time=self._real_time)
             try:
                 equal = self.queries(spark, data, kafka)
                 if kafka is None:
@@ -118,6 +137,8 @@ class Demo:
             count: only so many of the three.
         """
         self._spark, self._broker = spark, broker
+        if self._real_time:
+            return [self._miles(data)]
         return [query(data) for query in (self._rotations, self._hours, self._ended_days)[:count]]
 
     def _job(self, name: str) -> Job:
@@ -156,6 +177,22 @@ class Demo:
         closed = expected.where(expected.day.end <= watermark)
         return self._verdict(f"days closed by {watermark:%Y-%m-%d %H:%M}", job, closed, None)
 
+    def _miles(self, data: Flights) -> bool:
+        from flights.real_time import TOTAL, Answers, expected_miles, miles
+
+        job, broker = self._job("miles"), self._broker
+        assert broker is not None, "it goes from topic to topic"
+        answers = broker.create("answers", 1, **{"message.timestamp.type": "LogAppendTime"})
+        self._screen.title("Miles of each aircraft, in real time: each flight of December is answered at once")
+        self._follow(job, partial(miles, answers=answers), data)
+        started, found = time.monotonic(), Answers.of(broker, answers)
+        actual = self._spark.createDataFrame(found.totals, TOTAL)
+        outcome = compare(actual, expected_miles(self._year(data)))
+        self._screen.verdict("last answers", outcome, time.monotonic() - started)
+        shown = ", ".join(f"p{percent} {found.percentile_ms(percent)} ms" for percent in (50, 90, 99))
+        self._screen.say(f"          {len(found.latencies_ms):,} answers in real time: {shown}")
+        return outcome.equal
+
     def _follow(self, job: Job, describe: Callable[[SparkSession, Flights, Job], Any], data: Flights) -> None:
         """Start a query, show its plan, its backlog, its switch and its stream, and stop it when December is over."""
         feed = self._feed(job, data)
@@ -176,7 +213,7 @@ class Demo:
         if job.topic is not None:
             from flights.topic import Producer
 
-            return Producer(data.december, job.topic, self._pause_s)
+            return Producer(data.december, job.topic, self._pause_s, _PER_SECOND if self._real_time else None)
         Feed.fill(data.december, job.waiting)
         return Feed(job.waiting, job.landing, self._pause_s)
 

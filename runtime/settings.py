@@ -56,6 +56,8 @@ class Settings(BaseModel):
     stop_timeout_ms: int | None = None
     #: Whether Python workers are started beside the preparations of an application's first job.
     start_workers: bool = True
+    #: What a job with ``trigger(realTime=…)`` does where task slots are missing.
+    realtime_fallback: Literal["none", "micro-batch"] = "none"
     #: Folder for the savepoints that SIGTERM ends the query with; None: it ends with a checkpoint.
     savepoint_on_sigterm: str | None = None
     #: Whether rate limits of the live source cut its backlog, too, into a sorted pass for each micro-batch.

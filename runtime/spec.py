@@ -70,6 +70,8 @@ class Phase(BaseModel):
     sorter: SortEngine = "spark"
     #: Milliseconds between checkpoints, or as soon as there is a change; None: no periodic checkpoint in this phase.
     checkpoint_interval_ms: int | Literal["auto"] | None = None
+    #: Length of an epoch in Spark's Real-Time Mode; None: the phase has micro-batches, or none.
+    real_time_ms: int | None = None
     #: Human-readable facts for explain(): watermark, state, failure, scheduling.
     details: dict[str, str] = {}
 

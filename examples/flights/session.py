@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 _HERE = Path(__file__).parent
 
 
-def start_session(scratch: Path, jars: Sequence[Path] = ()) -> SparkSession:
-    """A local session whose Python workers find this package."""
+def start_session(scratch: Path, jars: Sequence[Path] = (), *, real_time: bool = False) -> SparkSession:
+    """A local session whose Python workers find this package; ``real_time``: a query in Real-Time Mode may run."""
     # Spark hands out timestamps in the local zone; UTC has no hour that comes twice.
     os.environ["TZ"] = "UTC"
     time.tzset()
@@ -26,9 +26,12 @@ def start_session(scratch: Path, jars: Sequence[Path] = ()) -> SparkSession:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_HERE.parent), os.environ.get("PYTHONPATH")]))
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     mixedmode.check_environment()  # says what is wrong with Java or Python before Spark fails over it
+    # Tasks of Real-Time Mode hold their slots while they wait: there must be more of them than cores.
+    builder = SparkSession.builder.master("local[8]" if real_time else "local[2]")
+    if real_time:
+        builder = builder.config("spark.shuffle.streaming.networkBufferMaxWaitTimeMs", "5")
     session = (
-        SparkSession.builder.master("local[2]")
-        .appName("mixedmode demo")
+        builder.appName("mixedmode demo")
         .config("spark.driver.memory", "2g")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={(_HERE / 'log4j2.properties').as_uri()}")

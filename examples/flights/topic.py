@@ -78,12 +78,14 @@ class Producer:
         source: the files, in the order of their names.
         topic: where the flights go.
         pause_s: time between two files.
+        per_second: how many flights are sent in a second; None: as many as the broker takes.
     """
 
-    def __init__(self, source: Path, topic: Topic, pause_s: float) -> None:
+    def __init__(self, source: Path, topic: Topic, pause_s: float, per_second: int | None = None) -> None:
         self._files = sorted(source.glob("*.parquet"))
         self._topic = topic
         self._pause_s = pause_s
+        self._per_second = per_second
         self._stop = threading.Event()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="producer", daemon=True)
@@ -109,14 +111,18 @@ class Producer:
         from confluent_kafka import Producer as Client
 
         try:
+            at_a_time = _ON_THEIR_WAY if self._per_second is None else max(1, self._per_second // 50)
+            pace_s = 0.0 if self._per_second is None else at_a_time / self._per_second
             client = Client({"bootstrap.servers": self._topic.brokers, "linger.ms": 1, "log_level": 0})
             for path in self._files:
                 flights = _messages(path)
-                while some := list(islice(flights, _ON_THEIR_WAY)):
+                while some := list(islice(flights, at_a_time)):
                     for key, value in some:
                         client.produce(self._topic.name, value=value, key=key)
                     if client.flush(60):
                         raise TimeoutError(f"the broker at {self._topic.brokers} takes no messages")
+                    if pace_s and self._stop.wait(pace_s):
+                        return
                 if self._stop.wait(self._pause_s):
                     return
         except BaseException as error:

@@ -134,7 +134,8 @@ class MixedStreamWriter:
             once: True: as ``availableNow``.
             continuous: refused, because such a query has no micro-batches.
             availableNow: True: the job processes all available input and ends.
-            realTime: refused, as ``continuous``.
+            realTime: the live phase runs in Spark's Real-Time Mode, with epochs of this length: ``"60 seconds"``, at
+                least 5 seconds.  For Kafka to Kafka with one keyed stage, in outputMode ``update``.
 
         Raises:
             PlanError: none or several were given, or a value is not allowed.
@@ -150,7 +151,7 @@ class MixedStreamWriter:
         if len(chosen) != 1:
             raise PlanError(f"trigger takes exactly one of its arguments, got {', '.join(chosen) or 'none'}")
         name, value = next(iter(chosen.items()))
-        if name in ("continuous", "realTime"):
+        if name == "continuous":
             raise PlanError(
                 f"trigger({name}=…) is not supported: such queries have no micro-batches to run a keyed stage on; use"
                 " processingTime or availableNow",
@@ -158,8 +159,8 @@ class MixedStreamWriter:
             )
         if name in ("once", "availableNow") and value is not True:
             raise PlanError(f"trigger({name}={value!r}) is not allowed; {name} can only be True")
-        if name == "processingTime" and not (isinstance(value, str) and value.strip()):
-            raise PlanError(f"trigger(processingTime={value!r}) is not allowed; give a duration such as '5 seconds'")
+        if name in ("processingTime", "realTime") and not (isinstance(value, str) and value.strip()):
+            raise PlanError(f"trigger({name}={value!r}) is not allowed; give a duration such as '60 seconds'")
         self._request.trigger = chosen
         return self
 
@@ -279,8 +280,11 @@ class MixedStreamWriter:
             self.option("path", path_text("path of start()", path))
         plan, job = compile_job(self._output, self._request, self._file, self._explicit)
         stop_if_dry(plan, job)
-        # They are about the switch, which a job with a checkpoint has behind it.
-        for warning in plan.warnings if plan.warnings and not has_checkpoint(job.checkpoint_location) else ():
+        # All but the first are about the switch, which a job with a checkpoint has behind it.
+        warnings = [] if plan.fallback is None else [plan.fallback]
+        if plan.warnings and not has_checkpoint(job.checkpoint_location):
+            warnings += plan.warnings
+        for warning in warnings:
             logger.warning("query %s: %s", self._request.query_name or "without a name", warning)
         return start_query(job)
 

@@ -224,6 +224,12 @@ OPTIONS: tuple[Option, ...] = (
         "`off`: the run does not look for requests of `mixedmode stop`, `savepoint`, `pause`, `resume` and `rescale`,"
         " and the commands say so; `on`: whoever may write to the `checkpointLocation` can send some",
     ),
+    choice(
+        "execution.realtime.fallback",
+        "realtime_fallback",
+        "what a job with `trigger(realTime=…)` does if the application has too few task slots. `none`: `start()` fails."
+        " `micro-batch`: the live phase runs as micro-batches, with a warning",
+    ),
     Option(
         "execution.start-workers",
         "start_workers",

@@ -39,6 +39,8 @@ from .output.sink_request import (
 from .phases import plan_phases
 from .plan import ExecutionPlan
 from .plan_parts import source_plans, stage_plans
+from .real_time.interval import real_time_ms
+from .real_time.real_time_plan import RealTime, RealTimeJob, check_rows, plan_real_time
 from .spark_settings import check_watermark_policy, fires_without_rows
 from .timer_order import resolve_timers
 
@@ -67,6 +69,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     spark = stage.inputs.spark
     resolved = resolve_options(session_layer(session_settings(spark)), file, explicit)
     _check_trigger(spark, request.trigger)
+    epoch_ms = real_time_ms(spark, request.trigger)
     format = sink_format(spark, request)
     check_names(spark, request, format)
     output_mode = output_mode_of_union(graph, request, format) if unites else output_mode_of(stage, request, format)
@@ -83,6 +86,9 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     settings = _with_limits(settings, specs, live_frame(lanes), request)
     parallelism, engine = settings.shards(spark), BacklogEngine.of(settings, specs, lanes)
     first = graph.first
+    real_time = plan_real_time(
+        RealTimeJob(graph, specs, settings, transform, format, output_mode, planned.location), epoch_ms
+    )
     plan = ExecutionPlan(
         name=request.query_name,
         sources=source_plans(graph),
@@ -91,19 +97,23 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         stages=stage_plans(graph, specs, finals, output_mode, settings, parallelism),
         output_columns=columns_ddl(planned.sink.schema.fields),
         output_mode=output_mode,
-        sink=planned.plan,
-        trigger=request.trigger,
+        sink=planned.plan if real_time is None else real_time.sink(planned.plan),
+        trigger=request.trigger if real_time is None else real_time.trigger(request.trigger),
         settings=settings,
         parallelism=parallelism,
         checkpoint_location=planned.location,
-        phases=plan_phases(settings, _facts(graph, request, specs, finals, settings, why_timers, engine)),
+        phases=plan_phases(settings, _facts(graph, request, specs, finals, settings, why_timers, engine, real_time)),
+        fallback=None if real_time is None else real_time.fallback,
         tail=() if transform is None else transform.names,
         tail_moves_rows=transform is not None and transform.moves_rows,
         united=() if transform is None else tuple(dict.fromkeys(branch.origin for branch in transform.branches)),
         unordered=_unordered_histories(graph, specs, lanes),
         ignored=tuple(dict.fromkeys([*[one for each in graph.stages for one in each.inputs.ignored], *output.ignored])),
     )
-    return plan, _job(graph, plan, specs, planned.sink, transform, lanes, engine)
+    job = _job(graph, plan, specs, planned.sink, transform, lanes, engine)
+    if real_time is not None:
+        check_rows(job)
+    return plan, job
 
 
 def _facts(
@@ -114,6 +124,7 @@ def _facts(
     settings: Settings,
     why_timers: str,
     engine: BacklogEngine,
+    real_time: RealTime | None,
 ) -> JobFacts:
     """All of the job that decides which phases it runs in."""
     operators = [spec.operator for spec in specs]
@@ -122,6 +133,8 @@ def _facts(
         has_history=any(not part.is_live for part in graph.lanes.parts),
         has_live=any(part.is_live for part in graph.lanes.parts),
         ends_by_itself=not {"availableNow", "once"}.isdisjoint(request.trigger),
+        real_time_ms=None if real_time is None else real_time.epoch_ms,
+        real_time_slots=None if real_time is None else real_time.slots.text,
         uses_event_time=any(operator.uses_event_time for operator in operators),
         uses_processing_time=any(operator.uses_processing_time for operator in operators),
         has_watermark=any(reader.watermark is not None for reader in graph.readers),

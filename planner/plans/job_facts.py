@@ -17,6 +17,10 @@ class JobFacts:
     has_live: bool
     #: True for a trigger that ends by itself (availableNow, once).
     ends_by_itself: bool = False
+    #: Length of an epoch of a live phase in Spark's Real-Time Mode, in ms; None: it has micro-batches.
+    real_time_ms: int | None = None
+    #: The task slots that it holds, in words.
+    real_time_slots: str | None = None
     #: True if windows or event-time timers can be pending.
     uses_event_time: bool = False
     uses_processing_time: bool = False

@@ -34,6 +34,7 @@ from .phase_details import (
     sort_details,
     timer_details,
 )
+from .real_time.live_phase import REASON, real_time_details
 from .sort_engine import choose_sorter
 
 _LATE_AFTER_SWITCH = "rows behind the watermark are dropped and counted"
@@ -306,12 +307,18 @@ def _live(settings: Settings, job: JobFacts) -> Phase:
             if runs_sorted(settings)
             else f"{lag}, which changes only the checkpoint interval"
         )
+    reason = "the live source has no end: micro-batches until the query is stopped"
+    if job.real_time_ms is not None:
+        reason = REASON
+        watermark = details["watermark"] if job.has_watermark else None
+        details |= real_time_details(job.real_time_ms, job.real_time_slots or "", watermark)
     return Phase(
         kind="live",
-        reason="the live source has no end: micro-batches until the query is stopped",
+        reason=reason,
         sources=("live",),
         sorter=choose_sorter(settings).engine,
         checkpoint_interval_ms=settings.checkpoint_interval_ms or "auto",
+        real_time_ms=job.real_time_ms,
         details=details,
     )
 

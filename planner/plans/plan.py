@@ -111,6 +111,8 @@ class ExecutionPlan(BaseModel):
     output_mode: str
     sink: SinkPlan
     trigger: dict[str, Any]
+    #: Why micro-batches take the place of Real-Time Mode, which was asked for; None: they do not.
+    fallback: str | None = None
     settings: Settings
     #: Shards of a fresh run; a restart keeps the checkpoint's unless ``pipeline.parallelism`` says otherwise.
     parallelism: int
@@ -269,6 +271,8 @@ def _run_facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
     settings, sink = plan.settings, plan.sink
     yield "second driver", f"fenced: {sink.fencing}" if sink.fencing else _NOT_FENCED
     yield "trigger", ", ".join(trigger_text(name, value) for name, value in plan.trigger.items())
+    if plan.fallback is not None:
+        yield "warning", plan.fallback
     if not plan._is_stateless:
         shares = f"{plan.parallelism} over {settings.max_parallelism} key groups"
         yield "shards", f"{shares}: one Spark task and one state store for each"

@@ -18,6 +18,8 @@ def trigger_text(name: str, value: Any) -> str:
     text = f"{name} = {value_text(value)}"
     if name == "processingTime" and value_text(value).split(" ")[0] == "0":
         text += ": a micro-batch as soon as the one before is done"
+    if name == "realTime":
+        text += ": epochs of Real-Time Mode; rows are processed and sent as they come"
     return text
 
 

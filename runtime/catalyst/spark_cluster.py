@@ -90,6 +90,23 @@ def jobs_so_far(spark: SparkSession) -> int:
         return sys.maxsize
 
 
+def application_setting(spark: SparkSession, name: str) -> str | None:
+    """A setting that the application was started with; None: it was not given."""
+    return spark.sparkContext.getConf().get(name, None)
+
+
+def task_slots(spark: SparkSession) -> int:
+    """How many tasks can run at once; of executors that are still to come those that were asked for."""
+    context: Any = spark.sparkContext
+    scala = context._jsc.sc()
+    now = int(scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile()))
+    asked, cores, each = (
+        int(application_setting(spark, name) or default)
+        for name, default in (("spark.executor.instances", 0), ("spark.executor.cores", 1), ("spark.task.cpus", 1))
+    )
+    return max(now, asked * (cores // each))
+
+
 def running_stages(spark: SparkSession, *tags: str) -> list[RunningStage]:
     """What runs of the jobs with a tag, by the store that Spark's UI reads; nothing if this version does not tell.
 

@@ -30,6 +30,18 @@ def has_checkpoint(location: str | None) -> bool:
         return False  # the start says what is wrong with it
 
 
+def stored_shards(location: str | None) -> int | None:
+    """How many shards the last checkpoint's stages have at most; None: there is none, or it cannot be read."""
+    try:
+        store = None if location is None else CheckpointStore(*resolve(location))
+        known = [] if store is None else store.ids()
+        if store is None or not known:
+            return None
+        return max((len(stage.shards) for stage in store.read(known[-1]).operators), default=None)
+    except (OSError, ValueError, CheckpointError):
+        return None  # the start says what is wrong with it
+
+
 class CheckpointStore(StoredCheckpoints):
     """Reads and writes the checkpoints below one checkpoint location.
 

@@ -107,10 +107,14 @@ class AwaitableQuery:
             if self._run.runner.context.pause.is_wanted:
                 raise QueryError("processAllAvailable() would wait for resume(): the query is paused")
             phase, live = self._run.runner.context.published.now.phase, self._run.runner.context.live
-            source = live.query if live is not None and phase is not None and phase.finishes_its_epoch else None
+            is_live = phase is not None and phase.finishes_its_epoch
+            # An epoch in Real-Time Mode that begins now holds all that is there, and its commit answers.
+            in_real_time = phase is not None and phase.real_time_ms is not None
+            source = live.query if live is not None and is_live and not in_real_time else None
             try:
-                if source is not None and source.isActive:
-                    source.processAllAvailable()
+                if in_real_time or (source is not None and source.isActive):
+                    if source is not None:
+                        source.processAllAvailable()
                     if not self._run.runner.requests.commit().result():
                         self._run.ended.wait()  # it has failed, or somebody stops it, which takes a checkpoint
                     break

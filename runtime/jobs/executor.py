@@ -346,12 +346,23 @@ class EpochExecutor:
         )
 
     def _sort_plan(self, epoch: EpochSpec) -> SortPlan:
-        return SortPlan(
-            key=(KEY_GROUP_COLUMN, *self.operator.key_columns),
-            then=self.operator.order_in(epoch),
-            memory_bytes=self.settings.sorter_memory_bytes,
-            spill_dir=self.settings.sorter_spill_dir,
-        )
+        return sort_plan(self.operator, self.settings, epoch)
+
+
+def sort_plan(operator: KeyedOperator, settings: Settings, epoch: EpochSpec) -> SortPlan:
+    """How a task sorts the rows of an operator.
+
+    Args:
+        operator: the operator.
+        settings: the job's.
+        epoch: the epoch.
+    """
+    return SortPlan(
+        key=(KEY_GROUP_COLUMN, *operator.key_columns),
+        then=operator.order_in(epoch),
+        memory_bytes=settings.sorter_memory_bytes,
+        spill_dir=settings.sorter_spill_dir,
+    )
 
 
 def _with_input_rows(reports: list[ShardReport], input_rows: int) -> list[ShardReport]:

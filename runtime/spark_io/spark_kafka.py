@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 _ADMIN = "org.apache.kafka.clients.admin"
 _COMMON = "org.apache.kafka.common"
 #: What Spark's connector hands on to Kafka's clients begins so.
-_PREFIX = "kafka."
+PREFIX = "kafka."
 #: How long a cluster that takes connections and does not answer is waited for; Kafka's own default is a minute.
 _LONGEST_MS = "10000"
 
@@ -150,6 +150,44 @@ class TopicClient:
 
         return offsets
 
+    def setting_of(self, topic: str, name: str) -> str:
+        """A setting of a topic, its own or the brokers' default; empty: it has none of that name.
+
+        Raises:
+            PlanError: there is no answer.
+        """
+        kinds = java_class(self._spark, f"{_COMMON}.config.ConfigResource$Type")
+        resource = java_class(self._spark, f"{_COMMON}.config.ConfigResource")(kinds.TOPIC, topic)
+        asked = java_class(self._spark, "java.util.Collections").singletonList(resource)
+        try:
+            entry = self._admin.describeConfigs(asked).all().get().get(resource).get(name)
+        except Py4JJavaError as error:
+            raise self._refused(topic, error, "settings") from error
+        return "" if entry is None else str(entry.value())
+
+    def has_transactions(self, topic: str, partitions: Iterable[int]) -> bool:
+        """Whether a producer that brokers remember (for a day, by default) has written to a topic in a transaction.
+
+        Args:
+            topic: its name.
+            partitions: its partitions.
+
+        Raises:
+            PlanError: there is no answer.
+        """
+        asked = java_class(self._spark, "java.util.ArrayList")()
+        for number in partitions:
+            asked.add(java_class(self._spark, f"{_COMMON}.TopicPartition")(topic, number))
+        try:
+            states = self._admin.describeProducers(asked).all().get().values()
+        except Py4JJavaError as error:
+            raise self._refused(topic, error, "producers") from error
+        return any(
+            producer.coordinatorEpoch().orElse(-1) >= 0 or producer.currentTransactionStartOffset().isPresent()
+            for state in states
+            for producer in state.activeProducers()
+        )
+
     def _ask(self, places: Iterable[Place], spec: Any) -> Callable[[], dict[Place, Any]]:
         """Ask for the offset of each partition that a specification means, with its time."""
         request, keys = java_class(self._spark, "java.util.HashMap")(), {}
@@ -166,12 +204,12 @@ class TopicClient:
 
         return answer
 
-    def _refused(self, topic: str, error: Py4JJavaError) -> PlanError:
+    def _refused(self, topic: str, error: Py4JJavaError, what: str = "offsets") -> PlanError:
         brokers = next((value for name, value in self._options.items() if name.lower() == OPTION), None)
         root = _root_of(error)
         kind = NoSuchTopic if "UnknownTopicOrPartitionException" in root else PlanError
         return kind(
-            f"topic {topic!r} at {OPTION} = {brokers!r} cannot be asked for its offsets: {root}; check the"
+            f"topic {topic!r} at {OPTION} = {brokers!r} cannot be asked for its {what}: {root}; check the"
             " address, the topic's name, and the kafka.* options"
         )
 
@@ -220,8 +258,8 @@ def _admin(spark: SparkSession, options: Mapping[str, str]) -> Any:
     properties.setProperty("default.api.timeout.ms", _LONGEST_MS)
     properties.setProperty("request.timeout.ms", _LONGEST_MS)
     for name, value in options.items():
-        if name.lower().startswith(_PREFIX):
-            properties.setProperty(name[len(_PREFIX) :], value)
+        if name.lower().startswith(PREFIX):
+            properties.setProperty(name[len(PREFIX) :], value)
     try:
         return java_class(spark, f"{_ADMIN}.Admin").create(properties)
     except Py4JJavaError as error:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 #: Days that Spark takes a month for in a duration.
 _DAYS_PER_MONTH = 31
+_TIMES = "org.apache.spark.network.util.JavaUtils"
 
 
 def duration_ms(spark: SparkSession, text: str) -> int:
@@ -26,6 +27,18 @@ def duration_ms(spark: SparkSession, text: str) -> int:
         return _duration(spark, text, "MILLISECONDS")
     except AnalysisException as error:
         raise ValueError(error_text(error)) from error
+
+
+def setting_ms(spark: SparkSession, name: str, default_ms: int) -> int:
+    """A duration among Spark's settings in milliseconds; without a unit it is in milliseconds already.
+
+    Args:
+        spark: the session.
+        name: of the setting.
+        default_ms: where it is not set, or this Spark does not know it.
+    """
+    text = spark.conf.get(name, None)
+    return default_ms if text is None else int(java_class(spark, _TIMES).timeStringAsMs(text))
 
 
 def window_us(spark: SparkSession, text: str) -> int:

@@ -106,6 +106,11 @@ class SparkWriterSink(DeliverySink):
             )
 
     @property
+    def options(self) -> Mapping[str, str]:
+        """The writer's."""
+        return self._options
+
+    @property
     def can_replace(self) -> bool:  # type: ignore[override]
         """Formats of files, which Spark overwrites, and tables that are overwritten by one commit."""
         known = format_of(self.name)

@@ -112,7 +112,7 @@ class GraphEpochs:
                 self.events.fail(uid, shards)
             self._discard_handoffs(runs)
             raise
-        self._apply(phase, base, applied, late, started)
+        self.apply(phase, base, applied, late, started)
         self._discard_handoffs(runs)
 
     def _together(self, phase: Phase, base: EpochSpec, requests: Mapping[str, StageRequest]) -> dict[str, StageRun]:
@@ -290,7 +290,7 @@ class GraphEpochs:
             self.listener.on(ShardsReused(len(finished), len(self.state.stages[uid].shards)))
         return PinnedShards(finished, pin.reports_of(uid) if follows else pin.reports)
 
-    def _apply(
+    def apply(
         self, phase: Phase, base: EpochSpec, runs: Mapping[str, StageRun], late: Sequence[StagedFile], started: float
     ) -> None:
         """Take an epoch over, all stages in one step."""

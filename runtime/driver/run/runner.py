@@ -31,6 +31,7 @@ from ...storage.spark_paths import spark_uri
 from ...support.clean_up import take_all
 from ...support.failpoints import failpoint
 from ...support.ids import RunId
+from ..realtime.phase import run_real_time
 from ..recovery.recovery import RecoveredRun, identify, recover, refuse_more_after_the_end
 from ..recovery.takeover import begin_branch, open_outputs, remove_older_branches
 from ..requests.commit_queue import CommitQueue
@@ -217,7 +218,8 @@ class JobRunner:
             context.published.enters(phase)
             context.listener.on(PhaseBegan(phase=phase.kind))
             failpoint(f"phase-{phase.kind}")
-            PHASES[phase.kind](run, ending, phase)
+            function = PHASES[phase.kind] if phase.real_time_ms is None else run_real_time
+            function(run, ending, phase)
             if phase.serves_savepoints_at_its_end:
                 ending.serve(phase)
             if phase.takes_savepoints and (request := context.savepoints.take_stop()) is not None:

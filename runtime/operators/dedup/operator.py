@@ -133,9 +133,13 @@ class DedupOperator(Deduplication):
         return frame.selectExpr(*keys, *counts, *values, *arrival), order
 
     def _takes_few(self, epoch: EpochSpec) -> bool:
+        """Whether a sort finds the rows that stay, and they have an order."""
+        return self.keeps_arrival and self._is_sorted(epoch)
+
+    def _is_sorted(self, epoch: EpochSpec) -> bool:
         """Whether a sort finds the rows that stay."""
         fields = {field.name: field for field in self.output_schema.fields}
-        if not self.keeps_arrival or (self.has_timers and epoch.in_order is not None):
+        if self.has_timers and epoch.in_order is not None:
             return False
         if not all(isinstance(fields[name].dataType, _EQUAL_BY_BYTES) for name in self.keys):
             return False
@@ -155,6 +159,11 @@ class DedupOperator(Deduplication):
         """
         late_ms = epoch.late_watermark_ms if can_be_late(epoch.late_watermark_ms) else None
         return few_dedup_rows(self, names, max_parallelism, late_ms) if self._takes_few(epoch) else None
+
+    def portion_rows(self, names: Sequence[str], epoch: EpochSpec, max_parallelism: int) -> FewDedupRows | None:
+        """As :meth:`few_rows`, for rows that come to their shard one by one, in the order in which they arrive."""
+        late_ms = epoch.late_watermark_ms if can_be_late(epoch.late_watermark_ms) else None
+        return few_dedup_rows(self, names, max_parallelism, late_ms) if self._is_sorted(epoch) else None
 
     def prepares_by(self, epoch: EpochSpec) -> Hashable:
         """Whether rows can be late, and whether keys are forgotten between their own rows."""

@@ -57,6 +57,8 @@ class ProcessorRun:
         self.calls = HandlerCalls(operator, processor, context)
         self._keys = KeyByKey(self.calls, self._codec, context)
         self._handle: TaskHandle | None = None
+        #: Of a live epoch that has begun.
+        self._state: RocksDBKeyedState | None = None
 
     @property
     def processor(self) -> StatefulProcessor:
@@ -73,30 +75,54 @@ class ProcessorRun:
 
     def execute(self, rows: Iterator[pa.RecordBatch]) -> None:
         epoch, context = self._epoch, self._context
-        state: BatchKeyedState | RocksDBKeyedState
-        if epoch.style == "sorted":
-            state = BatchKeyedState(
-                self._operator.registry, context.writer, epoch.processing_time_ms, context.base, epoch.keep_state
-            )
-            self._begin(state)
-            if self._operator.hooks.takes_blocks:
-                self._sorted_blocks(state, rows)
-            else:
-                self._keys.sorted_pass(state, self._keyed(rows))
-            self._end()
-            state.close()
+        if epoch.style == "random":
+            self.begin()
+            self.take(rows)
+            self.finish()
+            return
+        state = BatchKeyedState(
+            self._operator.registry, context.writer, epoch.processing_time_ms, context.base, epoch.keep_state
+        )
+        self._begin(state)
+        if self._operator.hooks.takes_blocks:
+            self._sorted_blocks(state, rows)
         else:
-            state = RocksDBKeyedState(
-                self._operator.registry, context.base, context.key_groups, epoch.processing_time_ms
-            )
-            self._begin(state)
-            if self._operator.hooks.takes_blocks:
-                self._counters.keys += self._blocks(state).live_epoch(self._pieces(rows), self.calls.row_times)
-            else:
-                self._random(state, self._keyed(rows))
-            self._fire_all_due(state)
-            self._end()
-            state.flush(context.writer)
+            self._keys.sorted_pass(state, self._keyed(rows))
+        self._end()
+        state.close()
+        self._leave(state)
+
+    def begin(self) -> None:
+        """Begin a live epoch, whose rows may come in several portions."""
+        context = self._context
+        self._state = RocksDBKeyedState(
+            self._operator.registry, context.base, context.key_groups, self._epoch.processing_time_ms
+        )
+        self._begin(self._state)
+
+    def take(self, rows: Iterator[pa.RecordBatch], *, more: bool = False) -> None:
+        """Process rows of a live epoch, in the order of keys.
+
+        Args:
+            rows: the rows.
+            more: there were others before them.
+        """
+        assert self._state is not None, "begin() comes first"
+        if self._operator.hooks.takes_blocks:
+            self._counters.keys += self._blocks(self._state).live_epoch(self._pieces(rows), self.calls.row_times)
+        else:
+            self._random(self._state, self._keyed(rows), more=more)
+
+    def finish(self) -> None:
+        """Fire what is due in a live epoch, and write what it has changed."""
+        assert self._state is not None, "begin() comes first"
+        self._fire_all_due(self._state)
+        self._end()
+        self._state.flush(self._context.writer)
+        self._leave(self._state)
+
+    def _leave(self, state: KeyedState) -> None:
+        """Hand on the last rows, and report what waits."""
         self.calls.output.flush()
         self._counters.timers_ignored = state.ignored_timers
         self._counters.next_event_timer_ms = state.next_timer("event")
@@ -195,9 +221,9 @@ class ProcessorRun:
             self._handle.enter("close")
         self._processor.close()
 
-    def _random(self, state: RocksDBKeyedState, keyed: KeyedRows) -> None:
+    def _random(self, state: RocksDBKeyedState, keyed: KeyedRows, *, more: bool) -> None:
         if self.calls.clock is not None:
-            self._keys.had_due = state.has_base  # any key may have timers from before
+            self._keys.had_due = more or state.has_base  # any key may have timers from before
             self._keys.in_order(self.calls.clock, state, keyed)
             self.calls.clock.begin()
         else:

@@ -19,3 +19,13 @@ def check_client() -> None:
             " own client",
             code="MIXEDMODE_CONNECTOR_MISSING",
         )
+
+
+def check_real_time_client() -> None:
+    """Raise OptionError if the client is not installed by which shards send in Real-Time Mode."""
+    if find_spec("confluent_kafka") is None:
+        raise OptionError(
+            "trigger(realTime=…) sends with the package confluent-kafka, which is not installed: pip install"
+            " 'mixedmode[kafka]' (on the executors, too), or use trigger(processingTime=…)",
+            code="MIXEDMODE_CONNECTOR_MISSING",
+        )

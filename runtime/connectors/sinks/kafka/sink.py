@@ -96,6 +96,11 @@ class KafkaSink(PerCheckpointSink):
         #: The time on the clock on the wall.
         self.now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
 
+    @property
+    def options(self) -> Mapping[str, str]:
+        """The writer's."""
+        return self._options
+
     def describe(self) -> str:
         where = "the topic in column topic" if self._topic is None else f"topic {self._topic}"
         return (

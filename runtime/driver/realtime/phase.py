@@ -1,0 +1,280 @@
+"""The live phase in Spark's Real-Time Mode: a batch of Spark's query is an epoch, and its shards output rows at once.
+
+1. The driver makes a folder for the run, and in it Spark's log with the committed position.
+2. It starts the query, and writes the order of the first epoch.  Shards process rows as they arrive, and send what
+   comes of them.
+3. When Spark says that a batch has succeeded, and the reports of all shards are whole (:mod:`.epoch_check`), the epoch
+   is applied and a checkpoint is taken, as behind an epoch of micro-batches.  That is the commit: ``_metadata`` names
+   the shards' files and the position, and the lease keeps older drivers from writing one.
+4. The order of the next epoch is written.  Its shards have been waiting for it.
+
+What ends the query within an epoch, or keeps an epoch from being committed, costs that epoch: its messages may be in
+the output, and the next run, in Real-Time Mode or with micro-batches, begins where the last commit is.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ....errors import PlanError
+from ...catalyst.columns import column_fold
+from ...catalyst.spark_plans import analyzed, frame_of
+from ...checkpoints.metadata import SparkPosition
+from ...connectors.sinks.kafka.live_messages import LiveMessages, live_options
+from ...connectors.sinks.kafka.messages import MessageColumns
+from ...connectors.sinks.kafka.sink import KafkaSink
+from ...connectors.sinks.spark_writer import SparkWriterSink
+from ...jobs.realtime.live_rows import LiveRows, NotLiveRows
+from ...jobs.stage_epoch import StageEpoch, StageResult
+from ...operators.contract import EpochSpec
+from ...spark_io.spark_kafka import topic_range
+from ...spark_io.spark_sources import sources
+from ...storage.spark_paths import spark_uri
+from ...support.failpoints import failpoint
+from ...support.ids import NO_BATCH, BatchId
+from ...tasks.realtime.realtime_task import RealTimeTask
+from ...tasks.realtime.run_folder import EpochOrder, RunFolder, remove_other_runs, run_folder, runs_folder
+from ..clocks import now_ms
+from ..epochs.epoch_specs import streaming_epoch_of
+from ..epochs.stage_epochs import StageRequest
+from ..requests.commit_queue import CommitRequest
+from ..run.idle_wait import wait_until_due
+from ..run.running_job import RunningJob
+from ..run.shutdown import Ending
+from .epoch_check import check_whole
+from .live_input import live_rows
+from .realtime_query import BatchEnd, Offsets, RealTimeQuery, SourcePosition, write_log
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from ...connectors.sinks.base import Sink
+    from ...spec import Phase, StageSpec
+    from ...tasks.report import ShardReport
+    from ..state.stage_state import StageState
+
+#: How often the driver looks for reports, and for what Spark says behind them.
+_LOOK_EVERY_S, _ASK_EVERY_S = 0.02, 0.005
+#: The trigger of its checkpoints.
+_TRIGGER = "end of a real-time epoch"
+_NOT_NOW = "the query is in Real-Time Mode, where its Spark query holds the shards; stop it, and start it again"
+
+
+def run_real_time(run: RunningJob, ending: Ending, phase: Phase) -> None:
+    """Epochs in Real-Time Mode until the query is stopped."""
+    context = run.context
+    assert run.job.live is not None and phase.real_time_ms is not None, "the plan has such a phase for a live source"
+    store = context.store
+    folder = run_folder(store.filesystem, store.home, context.run_id)
+    folder.make()
+    remove_other_runs(store.filesystem, runs_folder(store.home), str(context.run_id))
+    log = f"{folder.path}/spark"
+    uri = spark_uri(run.job.spark, store.location, log)
+    query = RealTimeQuery(run.job.live.sparkSession, uri, run.job.name, phase.real_time_ms)
+    real_time = RealTimePhase(run, ending, phase, folder, query)
+    try:
+        with context.turn:
+            real_time.begin(log)
+        real_time.go_on()
+    finally:
+        query.stop()
+        query.close()
+
+
+@dataclass
+class RealTimePhase:
+    """Commits epochs, one after the other.
+
+    Args:
+        run: the run.
+        ending: takes savepoints.
+        phase: the phase.
+        folder: what the driver and the shards tell each other.
+        query: Spark's.
+    """
+
+    run: RunningJob
+    ending: Ending
+    phase: Phase
+    folder: RunFolder
+    query: RealTimeQuery
+    #: What is committed; None: the source has not begun.
+    _position: SourcePosition | None = field(init=False, default=None)
+    #: The batch in hand, and what its shards are told.
+    _batch: BatchId = field(init=False, default=NO_BATCH)
+    _spec: EpochSpec | None = field(init=False, default=None)
+    _began_s: float = field(init=False, default=0.0)
+    #: Who waits for output, and where the topic ended when that was seen: an epoch ends by the clock, whatever waits.
+    _waiting: dict[CommitRequest, Offsets] = field(init=False, default_factory=dict)
+
+    def begin(self, log: str) -> None:
+        """Start the query where the last commit is, and have its first epoch begin; ``log``: folder of Spark's log."""
+        run, store = self.run, self.run.context.store
+        run.checkpoints.wait()
+        stage, held = self._stage
+        held.watermark.watch(now_ms(), stage.delays_ms)
+        position, batch = _committed(run)
+        self._position = position
+        if position is not None:
+            write_log(store.filesystem, log, batch, position)
+        try:
+            rows = live_rows(run.job, held.max_parallelism)
+        except NotLiveRows as why:
+            raise PlanError(f"trigger(realTime=…) is not supported for this job: {why}") from why
+        shards = len(held.shards)
+
+        def in_shards(session: SparkSession) -> DataFrame:
+            return frame_of(session, analyzed(rows.in_shards(shards)))
+
+        self.query.start(in_shards, self._task(rows))
+        failpoint("realtime-query-started")
+        self._order(BatchId(batch + 1))
+
+    def go_on(self) -> None:
+        """Commit what is whole, until the query is stopped or fails."""
+        context = self.run.context
+        shards = len(self._stage[1].shards)
+        while not context.stopping.is_set() and context.savepoints.ready_stop() is None:
+            if not self.query.is_active:
+                self.query.raise_failure()
+            with context.turn:
+                self._look()
+            if self.folder.has_reports(self._batch, shards):
+                self._commit_when_succeeded(shards)
+            context.wake.wait(_LOOK_EVERY_S)
+            context.wake.clear()
+
+    def _commit_when_succeeded(self, shards: int) -> None:
+        """Wait for Spark's word on a batch of which all shards have reported, and commit it."""
+        context = self.run.context
+        while (told := self.query.succeeded(self._batch)) is None:
+            if context.stopping.is_set() or context.savepoints.ready_stop() is not None or not self.query.is_active:
+                return
+            time.sleep(_ASK_EVERY_S)
+        reports = self.folder.reports(self._batch, shards)
+        failpoint("realtime-before-check")
+        check_whole(self._batch, self._position, told, reports)
+        with context.turn:
+            if not context.stopping.is_set():
+                self._commit(told, [one.report for one in reports])
+
+    def _commit(self, told: BatchEnd, reports: list[ShardReport]) -> None:
+        run, state, batch = self.run, self.run.state, self._batch
+        assert self._spec is not None, "the batch has had its order"
+        failpoint("realtime-before-commit")
+        moved = self._position is None or told.end.offsets != self._position.offsets
+        state.spark = SparkPosition(batch_id=batch, offset_entry=told.end.entry(state.spark))
+        state.batch_id, self._position = batch, told.end
+        stage, graph = self._stage[0], run.epochs.graph
+        done = graph.times.stage_run(stage, StageRequest(self._spec), StageResult(reports), {})
+        graph.apply(self.phase, self._spec, {stage.uid: done}, [], self._began_s)
+        if moved or state.changed_epoch == state.epoch:
+            while run.checkpoints.checkpoint(_TRIGGER) is None:
+                wait_until_due(run)  # many failures in a row are not tolerated
+                if run.context.savepoints.ready_stop() is not None:
+                    return
+        failpoint("realtime-committed")
+        self._grant(told.end.offsets)
+        self.ending.serve(self.phase)
+        self._order(BatchId(batch + 1))
+        self.folder.forget(batch, len(reports))
+
+    def _look(self) -> None:
+        """What the driver does between two commits."""
+        run, context = self.run, self.run.context
+        context.lease.check()
+        run.checkpoints.look()
+        run.events.check()
+        if context.pause.is_wanted:
+            context.pause.refuse(_NOT_NOW)
+        if not context.rescales.is_idle:
+            context.rescales.begin()
+            context.rescales.refuse_begun(_NOT_NOW)
+
+    def _order(self, batch: BatchId) -> None:
+        """Have an epoch begin."""
+        run, self._batch = self.run, batch
+        stage, held = self._stage
+        held.watermark.advance(now_ms())
+        in_order = run.epochs.graph.times.in_order(stage)
+        self._spec = streaming_epoch_of(run.state, held, now_ms(), None, in_order=in_order, has_input=True)
+        self._began_s = time.monotonic()
+        self.folder.write_order(batch, EpochOrder(self._spec, tuple(held.manifests)))
+        self._note_requests()
+
+    def _note_requests(self) -> None:
+        """Remember where the topic ends for those who have asked for output since the driver looked last."""
+        new = [one for one in self.run.context.commits.pending() if one not in self._waiting]
+        if new and self.run.job.live is not None:
+            source = next(one for one in sources(self.run.job.live) if one.is_streaming)
+            topic = topic_range(self.run.job.spark, source.options["subscribe"].strip(), source.options)
+            self._waiting.update({one: dict(topic.ends) for one in new})
+
+    def _grant(self, committed: Offsets) -> None:
+        """Answer those whose rows are committed."""
+        done = [
+            request
+            for request, ends in self._waiting.items()
+            if all(committed.get(partition, 0) >= at for partition, at in ends.items())
+        ]
+        self.run.context.commits.grant(done)
+        self._waiting = {request: ends for request, ends in self._waiting.items() if request not in done}
+
+    def _task(self, rows: LiveRows) -> RealTimeTask:
+        run = self.run
+        stage, held = self._stage
+        spec = streaming_epoch_of(run.state, held, now_ms(), None, in_order=False, has_input=True)
+        shard_task = run.executors[stage.uid].task(StageEpoch(spec, held.manifests), ())
+        return RealTimeTask(
+            run_id=run.context.run_id,
+            folder=self.folder,
+            operator=shard_task.operator,
+            states=shard_task.states.emptied(),
+            rows=rows.portions,
+            messages=live_messages(run.job.sink, run.job.spark, self._generation),
+        )
+
+    @property
+    def _generation(self) -> int:
+        claim = self.run.context.lease.claim
+        assert claim is not None, "the run has claimed its location"
+        return claim.generation
+
+    @property
+    def _stage(self) -> tuple[StageSpec, StageState]:
+        (stage,) = self.run.job.stages
+        return stage, self.run.state.stages[stage.uid]
+
+
+def live_messages(sink: Sink, spark: SparkSession, run: int) -> LiveMessages:
+    """How rows are sent that go to a sink of Kafka.
+
+    Args:
+        sink: the job's.
+        spark: its session.
+        run: number of the run.
+
+    Raises:
+        PlanError: it is another sink.
+        OptionError: the client that sends from tasks does not know an option.
+    """
+    if not isinstance(sink, (KafkaSink, SparkWriterSink)) or sink.name.lower() != KafkaSink.name:
+        raise PlanError(
+            f'trigger(realTime=…) sends rows to Kafka, and the output goes to {sink.name}: use format "kafka"'
+        )
+    columns = MessageColumns.of(sink.schema, sink.options, column_fold(spark))
+    return LiveMessages(live_options(sink.options), columns, run)
+
+
+def _committed(run: RunningJob) -> tuple[SourcePosition | None, BatchId]:
+    """Where the source stands behind the last commit, and the batch that it is behind."""
+    state, log = run.state, run.context.store.spark_log
+    known = state.spark
+    if known is None and state.batch_id >= 0:
+        known = log.position(state.batch_id)
+    if known is not None:
+        return SourcePosition.of(known.offset_entry.splitlines()[2]), known.batch_id
+    first = log.first_offset(0)
+    return (None, NO_BATCH) if first is None else (SourcePosition.of(first), BatchId(0))

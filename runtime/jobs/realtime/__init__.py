@@ -1,0 +1,1 @@
+"""Plans the Spark query of a live phase in Real-Time Mode."""

@@ -1,0 +1,194 @@
+"""The folder in which the driver and the shards of one run in Real-Time Mode tell each other what they have done.
+
+::
+
+    <run>/orders/00000012      what an epoch begins with: written by the driver when the epoch before is committed
+    <run>/reports/00000012-3   what shard 3 has done in it: written by the shard when its change log is durable
+
+The folder's name is the run's own, so it is the fencing token of all that lies in it: a task that outlives its query
+reports to a folder that nobody looks at, or that is gone.  Epochs go by the numbers of Spark's batches here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pyarrow import fs
+
+from ....errors import CheckpointError
+from ....state.keys.keygroups import ShardId
+from ....state.store.state_manifest import StateManifest
+from ...operators.contract import EpochSpec
+from ...storage.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
+from ...support.ids import BatchId
+from ..report import ShardReport
+
+#: How often a shard looks for its order: on a local disk, and elsewhere.
+_LOOK_EVERY_S, _LOOK_FAR_EVERY_S = 0.002, 0.05
+#: How often it looks whether the run is still there.
+_ALIVE_EVERY_S = 1.0
+
+
+@dataclass(frozen=True)
+class EpochOrder:
+    """What all shards of an epoch begin with: the committed state, and nothing newer."""
+
+    spec: EpochSpec
+    #: By shard.
+    manifests: tuple[StateManifest, ...]
+
+    def to_bytes(self) -> bytes:
+        """As JSON."""
+        return json.dumps({"spec": asdict(self.spec), "shards": [one.to_json() for one in self.manifests]}).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> EpochOrder:
+        body = json.loads(data)
+        return cls(EpochSpec.from_json(body["spec"]), tuple(StateManifest.from_json(one) for one in body["shards"]))
+
+
+@dataclass
+class SeenMessages:
+    """How many messages of each source partition a shard has had, before it looked at any, and the sum of their
+    offsets."""
+
+    counts: dict[int, int] = field(default_factory=dict)
+    offsets: dict[int, int] = field(default_factory=dict)
+
+    def add(self, partitions: Sequence[int], offsets: Sequence[int]) -> None:
+        """Messages have come."""
+        for partition, offset in zip(partitions, offsets, strict=True):
+            self.counts[partition] = self.counts.get(partition, 0) + 1
+            self.offsets[partition] = self.offsets.get(partition, 0) + offset
+
+    def include(self, other: SeenMessages) -> None:
+        """Count what another shard has had, too."""
+        for mine, its in ((self.counts, other.counts), (self.offsets, other.offsets)):
+            for partition, number in its.items():
+                mine[partition] = mine.get(partition, 0) + number
+
+    def are_all(self, start: Mapping[int, int], end: Mapping[int, int]) -> bool:
+        """Whether they are just the messages from one offset of each partition up to before another one."""
+        if not self.counts.keys() <= end.keys():
+            return False
+        for partition, to in end.items():
+            since = start.get(partition, 0)
+            total = (to * (to - 1) - since * (since - 1)) // 2
+            if (self.counts.get(partition, 0), self.offsets.get(partition, 0)) != (to - since, total):
+                return False
+        return True
+
+
+@dataclass(frozen=True)
+class RealTimeReport:
+    """What a shard has done in an epoch; nothing of it counts before the driver has committed the epoch."""
+
+    seen: SeenMessages
+    report: ShardReport
+
+    def to_bytes(self) -> bytes:
+        """As JSON."""
+        return json.dumps([asdict(self.seen), self.report.to_bytes().decode()]).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> RealTimeReport:
+        seen, report = json.loads(data)
+        counts, offsets = ({int(key): value for key, value in seen[name].items()} for name in ("counts", "offsets"))
+        return cls(SeenMessages(counts, offsets), ShardReport.from_bytes(report.encode()))
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of a run.
+
+    Args:
+        filesystem: of the checkpoint location.
+        path: of the folder.
+    """
+
+    filesystem: fs.FileSystem
+    path: str
+
+    def make(self) -> None:
+        """Make it."""
+        for name in ("orders", "reports"):
+            self.filesystem.create_dir(f"{self.path}/{name}", recursive=True)
+
+    def write_order(self, batch: BatchId, order: EpochOrder) -> None:
+        """Have the shards of an epoch begin."""
+        write_atomically(self.filesystem, self._order(batch), order.to_bytes())
+
+    def wait_for_order(self, batch: BatchId) -> EpochOrder:
+        """The order of an epoch, as soon as the epoch before is committed.
+
+        Raises:
+            CheckpointError: the run is over, so no order will ever come.
+        """
+        path, look_s = self._order(batch), _LOOK_EVERY_S
+        if not isinstance(self.filesystem, fs.LocalFileSystem):
+            look_s = _LOOK_FAR_EVERY_S
+        look_at = time.monotonic()
+        while not exists(self.filesystem, path):
+            if time.monotonic() >= look_at:
+                look_at = time.monotonic() + _ALIVE_EVERY_S
+                if not exists(self.filesystem, f"{self.path}/orders"):
+                    raise CheckpointError(f"the run of {self.path} is over: another driver has taken its place")
+            time.sleep(look_s)
+        return EpochOrder.from_bytes(read_bytes(self.filesystem, path))
+
+    def write_report(self, batch: BatchId, report: RealTimeReport) -> None:
+        """Tell the driver what a shard has done."""
+        write_atomically(self.filesystem, self._report(batch, report.report.shard), report.to_bytes())
+
+    def has_reports(self, batch: BatchId, shards: int) -> bool:
+        """Whether all shards have reported."""
+        infos = self.filesystem.get_file_info([self._report(batch, ShardId(shard)) for shard in range(shards)])
+        return all(info.type == fs.FileType.File for info in infos)
+
+    def reports(self, batch: BatchId, shards: int) -> list[RealTimeReport]:
+        """The reports of all shards, which :meth:`has_reports`."""
+        return [
+            RealTimeReport.from_bytes(read_bytes(self.filesystem, self._report(batch, ShardId(shard))))
+            for shard in range(shards)
+        ]
+
+    def forget(self, batch: BatchId, shards: int) -> None:
+        """Remove what was said of an epoch that is committed."""
+        for path in (self._order(batch), *(self._report(batch, ShardId(shard)) for shard in range(shards))):
+            with contextlib.suppress(OSError):
+                delete_quietly(self.filesystem, path)
+
+    def _order(self, batch: BatchId) -> str:
+        return f"{self.path}/orders/{batch:08d}"
+
+    def _report(self, batch: BatchId, shard: ShardId) -> str:
+        return f"{self.path}/reports/{batch:08d}-{shard}"
+
+
+def remove_other_runs(filesystem: fs.FileSystem, folder: str, keep: str | None) -> None:
+    """Remove the folders of runs that are over; whoever claims the location is the only one that runs.
+
+    Args:
+        filesystem: of the checkpoint location.
+        folder: has the folders of all runs.
+        keep: the one that stays; None: none.
+    """
+    for info in list_files(filesystem, folder):
+        if info.base_name != keep:
+            with contextlib.suppress(OSError):
+                delete_quietly(filesystem, info.path)
+
+
+def runs_folder(home: str) -> str:
+    """Where the folders of runs are; ``home``: of the location's branch."""
+    return f"{home}/realtime"
+
+
+def run_folder(filesystem: fs.FileSystem, home: str, run: Any) -> RunFolder:
+    """The folder of a run, by its id."""
+    return RunFolder(filesystem, f"{runs_folder(home)}/{run}")

@@ -1,0 +1,97 @@
+"""The page on Real-Time Mode: its readers of the output find what counts, however often epochs come again."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "real-time.md"
+
+
+def code_with(name: str) -> Any:
+    """What a block of the page defines under a name."""
+    (code,) = [code for code in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if name in code]
+    scope: dict[str, Any] = {}
+    exec(compile(code, str(PAGE), "exec"), scope)
+    return scope[name]
+
+
+def headers(run: int, epoch: int, sequence: int) -> list[tuple[str, bytes]]:
+    numbers = {"run": run, "epoch": epoch, "shard": 0, "sequence": sequence}
+    return [("own", b"x"), *((f"mixedmode.{name}", str(number).encode()) for name, number in numbers.items())]
+
+
+def test_an_older_message_that_comes_late_is_no_news() -> None:
+    reader = code_with("LastOfEachKey")()
+    assert reader.is_news(b"a", headers(3, 1, 0))
+    assert reader.is_news(b"a", headers(3, 1, 9))
+    assert reader.is_news(b"a", headers(3, 1, 10))  # numbers, not texts
+    assert reader.is_news(b"b", headers(3, 1, 1))
+    assert reader.is_news(b"a", headers(5, 1, 0))
+    assert not reader.is_news(b"a", headers(3, 1, 11))
+    assert not reader.is_news(b"a", headers(3, 2, 0))
+    assert reader.is_news(b"a", headers(5, 2, 0))
+
+
+def test_micro_batches_end_the_runs_before_them() -> None:
+    reader = code_with("LastOfEachKey")()
+    assert reader.is_news(b"a", None)
+    assert reader.is_news(b"a", headers(3, 1, 0))
+    assert reader.is_news(b"a", [("own", b"x")])
+    assert not reader.is_news(b"a", headers(3, 1, 1))
+    assert reader.is_news(b"a", headers(4, 7, 0))
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]:
+    """What runs of a job have sent (run, epoch, row), in an order in which tasks outlive their run; and what counts.
+
+    A run reads each row from the last commit on, in epochs of its own lengths, and dies within one.
+    """
+    sent: list[tuple[int, int, int]] = []
+    late: list[tuple[int, int, int]] = []
+    counts: list[tuple[int, int, int]] = []
+    rows = draw(st.integers(1, 12))
+    committed, epoch, run = 0, 1, 1
+    while committed < rows:
+        end = committed + draw(st.integers(1, rows - committed))
+        dies = run < 6 and draw(st.booleans())
+        messages = [(run, epoch, row) for row in range(committed, end)]
+        if not dies:
+            sent += messages
+            counts += messages
+            committed, epoch = end, epoch + 1
+            continue
+        cut = draw(st.integers(0, len(messages)))
+        straggling = draw(st.integers(0, cut))
+        sent += messages[:straggling]
+        late += messages[straggling:cut]
+        run += 1
+        if draw(st.booleans()):
+            sent += late
+            late = []
+    return [*sent, *late], counts
+
+
+@given(runs())
+def test_what_was_replaced_is_left_out(found: tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]) -> None:
+    """Each row counts once, in its committed epoch, whenever the messages of an aborted epoch arrive."""
+    sent, counts = found
+    places = code_with("not_replaced")([(run, epoch) for run, epoch, _ in sent])
+    assert sorted(sent[place] for place in places) == sorted(counts)
+
+
+@given(runs())
+def test_the_last_news_of_a_key_is_the_last_that_counts(
+    found: tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]],
+) -> None:
+    sent, counts = found
+    reader, last = code_with("LastOfEachKey")(), {}
+    for run, epoch, row in sent:
+        if reader.is_news(row % 2, headers(run, epoch, row)):
+            last[row % 2] = run, epoch, row
+    assert last == {row % 2: (run, epoch, row) for run, epoch, row in counts}

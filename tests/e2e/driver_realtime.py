@@ -1,0 +1,140 @@
+"""A job in a process of its own: ``python driver_realtime.py <folder> <brokers> <kind> <trigger> <interval> <life>``.
+
+It reads the topic that the folder's file ``source`` names, and sends to that of ``target``.  Lives:
+
+- ``<from>-<to>``: it is sent these values, commits them, and stops.
+- ``die:<from>-<to>``: it kills itself when all of them have come out.
+- ``fail:<from>-<to>``: it fails on them, as a worker dies.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kafka_support
+import support
+from kafka_broker import Broker
+from mixedmode import read
+from pyspark import cloudpickle
+from pyspark.sql import functions as F
+
+WAIT_S = 240
+#: Applications have these, for Real-Time Mode; epochs of tests are shorter than users may have them.
+SETTINGS = {
+    "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "5",
+    "spark.sql.streaming.realTimeMode.minBatchDuration": "1s",
+}
+
+
+class Counting(kafka_support.Numbered):
+    """Hands on its rows as messages, numbered by key."""
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        for name, value, number in super().handleInputRows(key, rows, timerValues):
+            yield name, f"{value},{number}"
+
+
+class Sessions(kafka_support.Numbered):
+    """Counts the rows of a key, and gives the number when none has come for a minute."""
+
+    def init(self, handle: Any) -> None:
+        super().init(handle)
+        self._handle = handle
+        self._end = handle.getValueState("end", "ms long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        last = max(int(row.ts.timestamp() * 1000) for row in rows)
+        end = last + 60_000
+        if self._end.exists():
+            before = self._end.get()[0]
+            end = max(end, before)
+            self._handle.deleteTimer(before)
+        self._handle.registerTimer(end)
+        self._end.update((end,))
+        return iter(())
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:
+        self._end.clear()
+        yield key[0], str(expiredTimerInfo.getExpiryTimeInMs())
+
+
+def processor(rows: Any) -> Any:
+    """Each row is a message."""
+    return rows.groupBy("key").transformWithState(Counting(), "key string, value string", "update", "none")
+
+
+def sessions(rows: Any) -> Any:
+    """A message for each time that a key is silent."""
+    timed = rows.withWatermark("ts", "10 seconds").groupBy("key")
+    return timed.transformWithState(Sessions(), "key string, value string", "update", "eventTime")
+
+
+def aggregate(rows: Any) -> Any:
+    """Of each key the greatest text."""
+    return rows.groupBy("key").agg(F.max("text").alias("value"))
+
+
+def deduplication(rows: Any) -> Any:
+    """The first row of each key and value."""
+    return rows.select("key", F.col("text").alias("value")).dropDuplicates(["key", "value"])
+
+
+KINDS = {"processor": processor, "sessions": sessions, "aggregate": aggregate, "deduplication": deduplication}
+
+
+def job(spark: Any, brokers: str, source: str, target: str, checkpoints: str, kind: str) -> Any:
+    """The writer of a job of a kind, from one topic to another."""
+    stream = spark.readStream.format("kafka").option("kafka.bootstrap.servers", brokers).option("subscribe", source)
+    messages = kafka_support.without_positions(stream.option("startingOffsets", "earliest").load())
+    rows = read(live=messages.withColumn("text", F.format_string("%06d", F.col("value"))))
+    writer = KINDS[kind](rows).writeStream.format("kafka").option("kafka.bootstrap.servers", brokers)
+    writer = writer.option("topic", target).option("checkpointLocation", checkpoints).option("pipeline.parallelism", 2)
+    return writer.outputMode("update").queryName(kind)
+
+
+def session() -> Any:
+    """Spark, with slots for two source partitions and two shards."""
+    cloudpickle.register_pickle_by_value(kafka_support)
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    return support.driver_session("local[8]", SETTINGS)
+
+
+def main(folder: Path, brokers: str, kind: str, trigger: str, interval: str, life: str) -> None:
+    broker = Broker(brokers)
+    source, target = ((folder / name).read_text() for name in ("source", "target"))
+    spark = session()
+    query = (
+        job(spark, brokers, source, target, str(folder / "checkpoints"), kind).trigger(**{trigger: interval}).start()
+    )
+    assert query.wait_for("live", WAIT_S), query.exception()
+    what, _, values = life.rpartition(":")
+    first, last = map(int, values.split("-"))
+    before = sum(broker.ends(target).values())
+    kafka_support.send(broker, source, range(first, last))
+    until = time.monotonic() + WAIT_S
+    if what == "die":
+        while sum(broker.ends(target).values()) < before + last - first:
+            assert query.isActive and time.monotonic() < until, query.exception()
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGKILL)
+    if what == "fail":
+        while query.isActive:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        assert query.exception() is not None
+        print(query.exception())
+    else:
+        query.processAllAvailable()
+        query.stop()
+    spark.stop()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *sys.argv[2:])

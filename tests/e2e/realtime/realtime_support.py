@@ -1,0 +1,89 @@
+"""Lives of a job in Real-Time Mode, and what its reader sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import driver_realtime
+from driver_jvm import DriverJvm
+from kafka_broker import Broker
+from mixedmode.runtime.connectors.sinks.kafka.live_messages import EPOCH_HEADER, RUN_HEADER, SEQUENCE_HEADER
+
+DRIVER = Path(driver_realtime.__file__)
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message of the output; of micro-batches it says nothing of its run."""
+
+    key: str
+    value: str
+    run: int | None
+    epoch: int
+    sequence: int
+
+
+@dataclass(frozen=True)
+class RealTimeJob:
+    """One job, from topic to topic."""
+
+    broker: Broker
+    jvm: DriverJvm
+    folder: Path
+    kind: str
+
+    @classmethod
+    def of(cls, broker: Broker, jvm: DriverJvm, folder: Path, kind: str) -> RealTimeJob:
+        """A job of a kind, with topics of its own."""
+        folder.mkdir(exist_ok=True)
+        (folder / "source").write_text(broker.create("source", 2))
+        (folder / "target").write_text(broker.create("target", 1))
+        return cls(broker, jvm, folder, kind)
+
+    def life(self, life: str, *, real_time: str | None = "2 seconds", points: str = "") -> int:
+        """One life of its driver; returns the exit code.  ``real_time`` None: with micro-batches."""
+        trigger = ("processingTime", "0 seconds") if real_time is None else ("realTime", real_time)
+        done = self.jvm.run(
+            DRIVER, self.folder, self.broker.bootstrap, self.kind, *trigger, life, MIXEDMODE_FAILPOINTS=points
+        )
+        return done.returncode
+
+    def messages(self) -> list[Message]:
+        """All messages of the output, in order."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        topic = (self.folder / "target").read_text()
+        ends = self.broker.ends(topic)
+        options = {"bootstrap.servers": self.broker.bootstrap, "group.id": "tests", "enable.partition.eof": True}
+        consumer, found = Consumer(options), []
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
+        while ends:
+            message = consumer.poll(60)
+            assert message is not None
+            if message.error() is not None:
+                ends.pop(message.partition(), None)
+                continue
+            told = {name: int(value) for name, value in message.headers() or ()}
+            at = (told.get(RUN_HEADER), told.get(EPOCH_HEADER, 0), told.get(SEQUENCE_HEADER, 0))
+            found.append(Message(message.key().decode(), message.value().decode(), *at))
+        consumer.close()
+        return found
+
+    def output(self) -> list[Message]:
+        """Without what later runs have replaced."""
+        messages = self.messages()
+        begins: dict[int, int] = {}
+        for one in messages:
+            if one.run is not None:
+                begins[one.run] = min(one.epoch, begins.get(one.run, one.epoch))
+        return [
+            one
+            for one in messages
+            if one.run is None or all(one.epoch < epoch for run, epoch in begins.items() if run > one.run)
+        ]
+
+
+def each_once(messages: list[Message]) -> list[tuple[str, int, int]]:
+    """Key, value and number of the messages of a job that numbers its rows."""
+    return [(one.key, *map(int, one.value.split(","))) for one in messages]

@@ -1,0 +1,54 @@
+"""The live phase in Real-Time Mode over kills: what is committed is whole, and a reader can tell what was replaced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from driver_jvm import KILLED, DriverJvm
+from kafka_broker import Broker
+from kafka_support import check_each_once
+from realtime_support import RealTimeJob, each_once
+
+pytestmark = [pytest.mark.kill, pytest.mark.kafka]
+
+
+def test_an_epoch_that_its_driver_did_not_commit_is_done_again(
+    kafka: Broker, driver_jvm: DriverJvm, tmp_path: Path
+) -> None:
+    """A driver that dies within an epoch leaves messages, and no state; the next one, in Real-Time Mode, does the epoch
+    again, and one with micro-batches goes on behind it."""
+    job = RealTimeJob.of(kafka, driver_jvm, tmp_path, "processor")
+    assert job.life("0-40") == 0
+    assert job.life("die:40-60", real_time="300 seconds") == KILLED
+    seen = len(job.messages())
+    assert seen == 60, "messages go out before their epoch is committed"
+    assert job.life("60-80") == 0
+    assert len(job.messages()) == 100, "the epoch of the driver that died came again"
+    check_each_once(each_once(job.output()), range(80))
+    assert job.life("80-90", real_time=None) == 0
+    assert job.life("90-100") == 0
+    check_each_once(each_once(job.output()), range(100))
+    runs = [one.name for one in (tmp_path / "checkpoints" / "mixedmode" / "realtime").iterdir()]
+    assert len(runs) == 1, "what runs that are over have told each other is gone"
+
+
+@pytest.mark.parametrize("point", ["realtime-task-portion", "realtime-task-end-of-rows", "realtime-task-before-report"])
+def test_a_torn_epoch_is_never_committed(kafka: Broker, driver_jvm: DriverJvm, tmp_path: Path, point: str) -> None:
+    """A worker that dies within an epoch, or before it reports, ends the query; the epoch is done again as a whole."""
+    job = RealTimeJob.of(kafka, driver_jvm, tmp_path, "processor")
+    assert job.life("0-20") == 0
+    assert job.life("fail:20-40", points=f"{point}=kill-once:{tmp_path / 'killed'}") == 0
+    assert (tmp_path / "killed").exists()
+    assert job.life("40-50") == 0
+    check_each_once(each_once(job.output()), range(50))
+
+
+@pytest.mark.parametrize("point", ["realtime-before-commit", "checkpoint-after-metadata", "realtime-committed"])
+def test_a_driver_dies_at_a_commit(kafka: Broker, driver_jvm: DriverJvm, tmp_path: Path, point: str) -> None:
+    """What ``_metadata`` names is committed, whatever Spark's log says."""
+    job = RealTimeJob.of(kafka, driver_jvm, tmp_path, "processor")
+    assert job.life("0-20") == 0
+    assert job.life("20-40", points=f"{point}=kill") == KILLED
+    assert job.life("40-50") == 0
+    check_each_once(each_once(job.output()), range(50))

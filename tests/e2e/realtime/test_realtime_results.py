@@ -1,0 +1,62 @@
+"""The live phase in Real-Time Mode gives what a batch over the topic gives, whichever phases the rows came in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import kafka_support
+import pytest
+from driver_jvm import DriverJvm
+from kafka_broker import Broker
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from realtime_support import RealTimeJob
+
+pytestmark = pytest.mark.kafka
+
+
+def over_phases(job: RealTimeJob) -> None:
+    """A backlog, real time, micro-batches, and real time again; keys come in all of them."""
+    kafka_support.send(job.broker, (job.folder / "source").read_text(), range(30))
+    assert job.life("30-50") == 0
+    assert job.life("50-70", real_time=None) == 0
+    assert job.life("70-90") == 0
+
+
+def test_an_aggregate_equals_a_batch(spark: SparkSession, kafka: Broker, driver_jvm: DriverJvm, tmp_path: Path) -> None:
+    """In update mode the last message of each key is the key's row in a batch."""
+    job = RealTimeJob.of(kafka, driver_jvm, tmp_path, "aggregate")
+    over_phases(job)
+    topic = (tmp_path / "source").read_text()
+    stored = spark.read.format("kafka").option("kafka.bootstrap.servers", kafka.bootstrap).option("subscribe", topic)
+    rows = kafka_support.parsed(stored.load())
+    batch = rows.groupBy("key").agg(F.format_string("%06d", F.max("value")).alias("value"))
+    assert {one.key: one.value for one in job.output()} == dict(batch.collect())
+    assert len({one.run for one in job.messages()} - {None}) == 2, "two lives were in Real-Time Mode"
+
+
+def test_a_deduplication_equals_a_batch(kafka: Broker, driver_jvm: DriverJvm, tmp_path: Path) -> None:
+    """Each key comes out once, though its rows come in several phases."""
+    job = RealTimeJob.of(kafka, driver_jvm, tmp_path, "deduplication")
+    over_phases(job)
+    assert job.life("0-95") == 0  # all of them again, and some more
+    assert sorted((one.key, one.value) for one in job.messages()) == sorted(
+        (f"k{value % 5}", f"{value:06d}") for value in range(95)
+    )
+
+
+def test_timers_fire_as_with_micro_batches(kafka: Broker, driver_jvm: DriverJvm, tmp_path: Path) -> None:
+    """An event-time timer of a processor fires, once, with the epoch that the watermark has passed it before."""
+    job = RealTimeJob.of(kafka, driver_jvm, tmp_path, "sessions")
+    assert job.life("0-20") == 0
+    assert job.life("200-220") == 0
+    assert job.life("400-420") == 0
+    assert job.life("600-601", real_time=None) == 0
+    start_ms = kafka_support.START_S * 1000
+    ends = {
+        (f"k{value % 5}", str(start_ms + (value + 60) * 1000))
+        for last in (20, 220, 420)
+        for value in range(last - 5, last)
+    }
+    found = [(one.key, one.value) for one in job.output()]
+    assert sorted(found) == sorted(ends)
