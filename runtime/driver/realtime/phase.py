@@ -38,7 +38,7 @@ from ...tasks.realtime.realtime_task import RealTimeTask
 from ...tasks.realtime.run_folder import EpochOrder, RunFolder, remove_other_runs, run_folder, runs_folder
 from ..clocks import now_ms
 from ..epochs.epoch_specs import streaming_epoch_of
-from ..epochs.stage_epochs import StageRequest
+from ..epochs.stage_runs import StageRequest
 from ..requests.commit_queue import CommitRequest
 from ..run.idle_wait import wait_until_due
 from ..run.running_job import RunningJob
