@@ -198,12 +198,30 @@ def _in_order(values: pa.ChunkedArray, column: str) -> pa.Array:
     array = array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
     valid = array.is_valid().to_numpy(zero_copy_only=False)
     numbers = array.fill_null(0.0).to_numpy(zero_copy_only=False)
-    if (np.signbit(numbers) & (numbers == 0)).any():
-        raise NotTakenError(f"column {column} has a negative zero")
+    _refuse_negative_zeros(numbers, column)
     numbers = np.where(np.isnan(numbers), numbers.dtype.type(np.nan), numbers)
     bits = numbers.view(np.int64 if numbers.dtype.itemsize == 8 else np.int32)
     ordered = np.where(bits < 0, bits ^ bits.dtype.type(np.iinfo(bits.dtype).max), bits)
     return pa.array(ordered, mask=~valid)
+
+
+def refuse_negative_zeros(values: pa.ChunkedArray, column: str) -> None:
+    """Raise if there is a negative zero among floats, of which the least or the greatest is looked for.
+
+    Args:
+        values: the floats.
+        column: where they are from.
+
+    Raises:
+        NotTakenError: there is one.
+    """
+    for chunk in values.chunks:
+        _refuse_negative_zeros(np.asarray(chunk.fill_null(0.0)), column)
+
+
+def _refuse_negative_zeros(numbers: np.ndarray, column: str) -> None:
+    if (np.signbit(numbers) & (numbers == 0)).any():
+        raise NotTakenError(f"column {column} has a negative zero")
 
 
 def restored(call: PartialCall, found: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
@@ -216,7 +234,7 @@ def restored(call: PartialCall, found: pa.ChunkedArray | pa.Array) -> pa.Chunked
             for chunk in found.chunks
         ]
         return pa.chunked_array(lists, call.type)
-    if call.function in ("min", "max") and pa.types.is_floating(call.type):
+    if call.function in ("min", "max") and pa.types.is_floating(call.type) and not pa.types.is_floating(found.type):
         valid = found.is_valid().to_numpy()
         bits = found.fill_null(0).to_numpy()
         bits = np.where(bits < 0, bits ^ bits.dtype.type(np.iinfo(bits.dtype).max), bits)
