@@ -230,7 +230,7 @@ def _known_form(call: PartialCall, values: dict[_Form, pa.Array]) -> _Form:
     """The form of a call's values among those that there are; a count is of any, which all have the same nulls."""
     if call.function == "count":
         return next(form for form in values if form[0] == call.column)
-    names = ("double", "compared")
+    names: tuple[str, ...] = ("double", "compared")
     if call.function == "sum":
         names = ("double", "rounded") if call.is_rounded else ("long", "whole", "compared")
     return next(form for form in ((str(call.column), name) for name in names) if form in values)
