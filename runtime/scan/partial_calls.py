@@ -206,11 +206,29 @@ def _in_order(values: pa.ChunkedArray, column: str) -> pa.Array:
     array = _in_one(values)
     valid = array.is_valid().to_numpy(zero_copy_only=False)
     numbers = array.fill_null(0.0).to_numpy(zero_copy_only=False)
-    if (np.signbit(numbers) & (numbers == 0)).any():
-        raise NotTakenError(f"column {column} has a negative zero")
+    _refuse_negative_zeros(numbers, column)
     numbers = np.where(np.isnan(numbers), numbers.dtype.type(np.nan), numbers)
     bits = numbers.view(np.int64 if numbers.dtype.itemsize == 8 else np.int32)
     return pa.array(_in_float_order(bits), mask=~valid)
+
+
+def refuse_negative_zeros(values: pa.ChunkedArray, column: str) -> None:
+    """Raise if there is a negative zero among floats, of which the least or the greatest is looked for.
+
+    Args:
+        values: the floats.
+        column: where they are from.
+
+    Raises:
+        NotTakenError: there is one.
+    """
+    for chunk in values.chunks:
+        _refuse_negative_zeros(np.asarray(chunk.fill_null(0.0)), column)
+
+
+def _refuse_negative_zeros(numbers: np.ndarray, column: str) -> None:
+    if (np.signbit(numbers) & (numbers == 0)).any():
+        raise NotTakenError(f"column {column} has a negative zero")
 
 
 def restored(call: PartialCall, found: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
@@ -223,7 +241,7 @@ def restored(call: PartialCall, found: pa.ChunkedArray | pa.Array) -> pa.Chunked
             for chunk in found.chunks
         ]
         return pa.chunked_array(lists, call.type)
-    if call.function in ("min", "max") and pa.types.is_floating(call.type):
+    if call.function in ("min", "max") and pa.types.is_floating(call.type) and not pa.types.is_floating(found.type):
         valid = found.is_valid().to_numpy()
         bits = _in_float_order(found.fill_null(0).to_numpy())
         return pa.chunked_array([pa.array(np.ascontiguousarray(bits).view(f"f{bits.dtype.itemsize}"), mask=~valid)])

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from ....state.keys.key_hash import key_groups
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
-from ...scan.partial_calls import PartialCall, Sums, comparable, is_whole_number, restored
+from ...scan.partial_calls import PartialCall, Sums, comparable, is_whole_number, refuse_negative_zeros, restored
 from ...scan.segments import merged_segments
 from ...support.arrow_columns import typed, unchunked
 from .key_order import can_be_ordered, key_order, order_of_groups
@@ -82,14 +82,20 @@ class RowsToSort:
         """
         values: dict[_Form, pa.Array] = {}
         for call in self.calls:
-            if call.column is None:
+            if call.column is None or call.function == "count":
                 continue
             form = _form(call, table.schema.field(call.column).type)
+            if form[1] == "double" and not call.is_rounded:
+                refuse_negative_zeros(table[call.column], call.column)
             if form not in values:
                 found = _form_of(call, table[call.column])
                 if pa.types.is_decimal(found.type):
                     return False  # more than 64 bits
                 values[form] = self._numbered(form, found)
+        for call in self.calls:
+            # Values of any other form are null where they are.
+            if call.function == "count" and not any(column == call.column for column, _ in values):
+                values[str(call.column), "count"] = unchunked(table[str(call.column)].is_valid())
         if not self._adds_up(values, table):
             return False
         for call in self.calls:
@@ -156,17 +162,19 @@ class RowsToSort:
         starts = order.starts
         places, firsts = pa.array(order.places), pa.array(order.places[starts])
         arrays = {name: column.take(firsts) for name, column in {KEY_GROUP_COLUMN: groups, **keys}.items()}
-        ordered = {form: column.take(places) for form, column in values.items()}
+        ordered: dict[_Form, pa.Array] = {}
         counts = pa.array(np.diff(np.append(starts, rows)))
         for call in self.calls:
-            form = None if call.column is None else _known_form(call, ordered)
-            its = None if form is None else ordered[form]
-            if its is None or (call.function == "count" and its.true_count == rows):
+            form = None if call.column is None else _known_form(call, values)
+            if form is None or (call.function == "count" and _are_all_there(values[form])):
                 arrays[call.name] = counts
                 continue
-            found = merged_segments(its.cast(pa.int64()) if call.function == "count" else its, call, starts)
+            if form not in ordered:
+                ordered[form] = values[form].take(places)
+            its = _ones(ordered[form]) if call.function == "count" else ordered[form]
+            found = merged_segments(its, call, starts)
             assert found is not None, "sums have been looked at"
-            spelled = found if form is None or form not in texts else texts[form].take(found)
+            spelled = texts[form].take(found) if form in texts and call.function != "count" else found
             arrays[call.name] = restored(call, spelled)
         return self._batch(arrays)
 
@@ -178,13 +186,12 @@ class RowsToSort:
         moved: dict[_Form, pa.Array] = {}
         for call in self.calls:
             form = None if call.column is None else _known_form(call, values)
-            if form is None or (call.function == "count" and values[form].true_count == len(groups)):
+            if form is None or (call.function == "count" and _are_all_there(values[form])):
                 arrays[call.name] = ones
                 continue
             if form not in moved:
                 moved[form] = values[form].take(places)
-            found = moved[form]
-            arrays[call.name] = restored(call, found.cast(pa.int64()) if call.function == "count" else found)
+            arrays[call.name] = restored(call, _ones(moved[form]) if call.function == "count" else moved[form])
         return self._batch(arrays)
 
     def _batch(self, arrays: dict[str, pa.Array]) -> pa.RecordBatch:
@@ -206,30 +213,41 @@ def _bytes_of(texts: pa.Array, numbers: pa.Array) -> int:
 
 
 def _form(call: PartialCall, data_type: pa.DataType) -> _Form:
-    """In which form a call needs values of a type."""
+    """In which form a call needs values of a type; what is added and compared as it is has one form for both."""
     column, types = str(call.column), pa.types
+    if types.is_float64(data_type) and (call.is_rounded or call.function in ("min", "max")):
+        return column, "double"
     if call.is_rounded:
         return column, "rounded"
-    if call.function == "count":
-        return column, "count"
     if call.function == "sum" and types.is_floating(data_type):
         return column, "whole"
-    if call.function == "sum" and is_whole_number(data_type):
+    if call.function == "sum" and is_whole_number(data_type) and not types.is_int64(data_type):
         return column, "long"
     return column, "compared"
 
 
 def _known_form(call: PartialCall, values: dict[_Form, pa.Array]) -> _Form:
-    """The form of a call's values among those that there are."""
-    if call.is_rounded or call.function == "count":
-        return _form(call, pa.null())
-    if call.function in ("min", "max"):
-        return str(call.column), "compared"
-    return next(form for form in ((str(call.column), name) for name in ("long", "whole", "compared")) if form in values)
+    """The form of a call's values among those that there are; a count is of any, which all have the same nulls."""
+    if call.function == "count":
+        return next(form for form in values if form[0] == call.column)
+    names: tuple[str, ...] = ("double", "compared")
+    if call.function == "sum":
+        names = ("double", "rounded") if call.is_rounded else ("long", "whole", "compared")
+    return next(form for form in ((str(call.column), name) for name in names) if form in values)
+
+
+def _are_all_there(values: pa.Array) -> bool:
+    """Whether no value is null; values that are counted say so themselves."""
+    return bool(values.true_count == len(values)) if pa.types.is_boolean(values.type) else values.null_count == 0
+
+
+def _ones(values: pa.Array) -> pa.Array:
+    """One for each value that is counted, and zero for others."""
+    return (values if pa.types.is_boolean(values.type) else values.is_valid()).cast(pa.int64())
 
 
 def _form_of(call: PartialCall, values: pa.ChunkedArray) -> pa.Array:
-    if call.function == "count":
-        return unchunked(values.is_valid())
+    if pa.types.is_float64(values.type) and call.function in ("min", "max"):
+        return unchunked(values)
     found = unchunked(comparable(call, values))
     return typed(found, pa.int64()) if call.function == "sum" and is_whole_number(found.type) else found

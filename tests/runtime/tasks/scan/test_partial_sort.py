@@ -38,6 +38,11 @@ CALLS = (
     PartialCall("ht", "max", "t", pa.string()),
     PartialCall("hb", "max", "b2", pa.bool_()),
     PartialCall("ls", "min", "s", pa.timestamp("us", "UTC")),
+    PartialCall("sl", "sum", "l", pa.int64()),
+    PartialCall("ll", "min", "l", pa.int64()),
+    PartialCall("cl", "count", "l", pa.int64()),
+    PartialCall("lg", "min", "g", pa.float64()),
+    PartialCall("cw", "count", "o", pa.int64()),
 )
 COLUMNS = {
     "i": (pa.int32(), st.integers(-(2**31), 2**31 - 1)),
@@ -47,6 +52,9 @@ COLUMNS = {
     "t": (pa.string(), st.text("a\0ä", max_size=2)),
     "b2": (pa.bool_(), st.booleans()),
     "s": (pa.timestamp("us", "UTC"), st.integers(-5, 5)),
+    "l": (pa.int64(), st.integers(-(2**40), 2**40)),
+    "g": (pa.float64(), st.floats(allow_nan=True).filter(lambda number: number != 0)),
+    "o": (pa.float64(), st.just(1.5)),
 }
 KEYS = {
     "k": (pa.int64(), st.sampled_from([0, -1, 2**62, -(2**63)])),
@@ -144,6 +152,22 @@ def test_sums_that_may_leave_their_type_are_not_sorted() -> None:
         rows = RowsToSort(schema, ("k",), ("k",), (PartialCall("x", "sum", "v", pa.decimal128(38, 0)),), 128)
         table = pa.table({"k": [1, 1, 1], "v": pa.array([value] * 3, wide)})
         assert rows.add(table, Sums()) is fits
+
+
+@pytest.mark.parametrize("calls", [("lf",), ("sf", "lf"), ("hf", "sf")])
+def test_no_least_or_greatest_is_taken_of_negative_zeros(calls: tuple[str, ...]) -> None:
+    """Spark's answer depends on which zero came first; a sum alone begins with zero, and loses the sign."""
+    table = pa.table({"k": [1, 1], "f": [0.0, -0.0]})
+    wanted = [call for name in calls for call in CALLS if call.name == name]
+    schema = pa.schema([("__kg", pa.int32()), ("k", pa.int64()), *[(call.name, call.type) for call in wanted]])
+    with pytest.raises(NotTakenError, match="negative zero"):
+        RowsToSort(schema, ("k",), ("k",), wanted, 128).add(table, Sums())
+    sums = [call for call in CALLS if call.name == "sf"]
+    schema = pa.schema([("__kg", pa.int32()), ("k", pa.int64()), ("sf", pa.float64())])
+    for are_alone in (False, True):
+        rows = RowsToSort(schema, ("k",), ("k",), sums, 128, are_alone)
+        assert rows.add(pa.table({"k": [1], "f": [-0.0]}), Sums())
+        assert str(rows.taken()["sf"][0].as_py()) == "0.0"
 
 
 def test_waiting_decimals_add_up_over_batches() -> None:
