@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import driver_realtime
+import kafka_support
 from driver_jvm import DriverJvm
 from kafka_broker import Broker
 from mixedmode.runtime.connectors.sinks.kafka.live_messages import EPOCH_HEADER, RUN_HEADER, SEQUENCE_HEADER
@@ -40,6 +42,10 @@ class RealTimeJob:
         (folder / "source").write_text(broker.create("source", 2))
         (folder / "target").write_text(broker.create("target", 1))
         return cls(broker, jvm, folder, kind)
+
+    def send(self, values: Iterable[int]) -> None:
+        """Have messages in the source before the next life begins."""
+        kafka_support.send(self.broker, (self.folder / "source").read_text(), values)
 
     def life(self, life: str, *, real_time: str | None = "2 seconds", points: str = "") -> int:
         """One life of its driver; returns the exit code.  ``real_time`` None: with micro-batches."""

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.kafka
 
 def over_phases(job: RealTimeJob) -> None:
     """A backlog, real time, micro-batches, and real time again; keys come in all of them."""
-    kafka_support.send(job.broker, (job.folder / "source").read_text(), range(30))
+    job.send(range(30))
     assert job.life("30-50") == 0
     assert job.life("50-70", real_time=None) == 0
     assert job.life("70-90") == 0
