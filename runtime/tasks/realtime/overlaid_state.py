@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from ....state.codec.byte_arrays import bytes_of
-from ....state.keys.keygroups import KeyGroupRange
 from ....state.store.files import SortedStateWriter
 from ....state.store.local_copy import LocalStateCopy
 
@@ -59,7 +58,7 @@ class OverlaidState(LocalStateCopy):
         self._base = base
         self._entries = changes.entries
         self.folder = base.folder
-        self.key_groups: KeyGroupRange = base.key_groups
+        self.manifest = base.manifest
 
     def get(self, key: bytes) -> bytes | None:
         """The value of a stored key."""
