@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: So many micro-batches in a row that Spark has to read all the same have it read all that follow.
+_MANY = 3
+
 
 class SmallFiles:
     """What reads the files of a stage's micro-batches in its task.
@@ -33,6 +36,8 @@ class SmallFiles:
         #: By the columns that are asked for; None: Spark reads them.
         self._known: dict[tuple[str, ...], RecognisedRows | None] = {}
         self._given_up = False
+        #: How many micro-batches in a row have come unread in vain.
+        self._without = 0
 
     def give_up(self, why: str) -> None:
         """From now on Spark reads the files; ``why``: what the task has said."""
@@ -59,7 +64,11 @@ class SmallFiles:
             if not begin_unread(frame):
                 self.give_up("Spark has read them before it hands them over")
             return None
+        self._without = 0 if frame.file is not None else self._without + 1
         if frame.file is None:
+            if self._without >= _MANY:
+                self.give_up(f"the last {_MANY} micro-batches were not one small file that is read as it is")
+                end_unread(frame)
             return None
         uri, size_bytes = frame.file
         try:

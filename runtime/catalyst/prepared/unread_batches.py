@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _FUNCTION = "_mixedmode_function"
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _SINK = "MicroBatchesUnread"
-#: A plan that is one scan of one file, and nothing else, is told as its size and its URI.
+#: Tells of a plan that gives all rows of one file, whatever their columns become, the size and the URI of that.
 _SOURCE = f"""
 import org.apache.spark.sql.execution.*;
 
@@ -43,9 +43,10 @@ public class {_SINK} extends {_STREAMING}.sources.ForeachBatchSink {{
 
     public String file(org.apache.spark.sql.Dataset rows) {{
         SparkPlan plan = ((org.apache.spark.sql.classic.Dataset) rows).queryExecution().executedPlan();
-        if (plan instanceof WholeStageCodegenExec) plan = (SparkPlan) ((WholeStageCodegenExec) plan).child();
-        if (plan instanceof ColumnarToRowExec) plan = (SparkPlan) ((ColumnarToRowExec) plan).child();
-        if (plan instanceof InputAdapter) plan = (SparkPlan) ((InputAdapter) plan).child();
+        while (plan instanceof WholeStageCodegenExec || plan instanceof ProjectExec
+                || plan instanceof ColumnarToRowExec || plan instanceof InputAdapter) {{
+            plan = (SparkPlan) plan.children().head();
+        }}
         if (!(plan instanceof FileSourceScanExec)) return null;
         FileSourceScanExec scan = (FileSourceScanExec) plan;
         if (!scan.partitionFilters().isEmpty() || !scan.dataFilters().isEmpty()) return null;
@@ -130,6 +131,7 @@ class UnreadBatch(DataFrame):
     """
 
     def __init__(self, planned: Any, session: SparkSession, sink: UnreadSink, batch_id: BatchId) -> None:
+        self._handed_over: Any = None
         super().__init__(None, session)
         self._planned, self._sink, self._batch_id = planned, sink, batch_id
         #: The URI and the size of the one small file that it reads as it is; None: it reads others, or does more.
