@@ -342,7 +342,7 @@ class EpochExecutor:
             self.observes,
             self.output_transform is not None,
             self.jobs.note_misplaced,
-            self.jobs.shard_rows.note_not_prepared,
+            self.jobs.note_not_prepared,
         )
 
     def _sort_plan(self, epoch: EpochSpec) -> SortPlan:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.errors import AnalysisException
@@ -15,7 +16,7 @@ from ..catalyst.spark_plans import executed_text
 from ..catalyst.types.arrow_functions import mapped_in_arrow
 from ..operators.contract import KeyedOperator
 from ..operators.emission_watermark import emitted_schema
-from ..tasks.report import REPORT_SCHEMA
+from ..tasks.report import REPORT_SCHEMA, PreparationRefusal
 from ..tasks.shard.condition_task import ConditionTask
 from ..tasks.shard.publish_task import ArrowFunction, PublishTask, as_mapped, projected, published
 from ..tasks.shard.shard_routing import ShardRouting
@@ -34,6 +35,7 @@ from .shuffle import (
     with_key_group,
     without_shards,
 )
+from .small_files import SmallFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,6 +68,7 @@ class StageJobs:
 
     def __post_init__(self) -> None:
         self.shard_rows = ShardRows.of(self.operator, self.max_parallelism)
+        self._small_files = SmallFiles(self.operator.uid)
         #: By the style of epochs.
         self._hash_exchanges: dict[str, HashExchange] = {}
         self._in_place: InPlace | None = None
@@ -122,9 +125,10 @@ class StageJobs:
             whole = self.shard_rows.one_task(
                 frame, task, lambda: self._rows is not None or is_small(frame), lambda: one.session
             )
-            once = self._planned_once(one, frame, whole, lambda rows: self.shard_rows.in_one_task(rows, whole))
-            if once is not None:
-                yield once
+            for rows, its in self._in_one_task(frame, whole):
+                once = self._planned_once(one, rows, its, partial(self.shard_rows.in_one_task, task=its))
+                if once is not None:
+                    yield once
         way: HashExchange | InPlace | None = None
         if own_session and in_place and task.epoch.style not in self._moved:
             way = self._in_place = self._in_place or InPlace(self.spark, parallelism)
@@ -230,6 +234,18 @@ class StageJobs:
         """Whether a job can be planned in a session of ours: Python code may need what was added to the user's."""
         return self.output_transform is None or not self.output_transform.runs_python
 
+    def _in_one_task(self, frame: DataFrame, task: ShardTask) -> Iterator[tuple[DataFrame, ShardTask]]:
+        """The input and the task that works on all shards; the second one is for when the task has not read a file.
+
+        Args:
+            frame: the rows.
+            task: works on them.
+        """
+        reading = self._small_files.read_in_task(frame, task)
+        if reading is not None:
+            yield reading
+        yield frame, task
+
     def _fits_one_task(self, frame: DataFrame, task: ShardTask) -> bool:
         """Whether all shards of an epoch are to be one task's work."""
         # What is handed on, to another stage or to operations of Spark's, is in its shard's partition.
@@ -254,6 +270,13 @@ class StageJobs:
             many_rows = style == "sorted"
             self._hash_exchanges[style] = HashExchange(self.spark, self.operator, parallelism, many_rows=many_rows)
         return self._hash_exchanges[style]
+
+    def note_not_prepared(self, refusal: PreparationRefusal) -> None:
+        """A task has left the few rows of an epoch to Spark; ``refusal``: why."""
+        if refusal.reads:
+            self._small_files.give_up(refusal.why)
+        else:
+            self.shard_rows.note_not_prepared(refusal)
 
     def note_misplaced(self, error: BaseException) -> None:
         """From now on rows are moved to their shards by what decides the shard; ``error``: why."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
+from ..catalyst.prepared.micro_batch import plan_behind
 from ..catalyst.spark_expressions import class_name, constant, items, with_attributes, without_alias
 from ..catalyst.spark_plans import analyzed, input_files
 from ..spark_io.file_numbers import ReadFile, listed_files
@@ -75,6 +76,28 @@ def recognised_rows(
         return _recognised(spark, analyzed(frame), wanted, keys, constants, lists)
     except (Py4JError, PySparkException) as error:
         raise NotTakenError(f"Spark's plan cannot be read: {str(error).splitlines()[0]}") from error
+
+
+def recognised_micro_batch(batch: DataFrame, wanted: Sequence[str]) -> RecognisedRows:
+    """How a task reads the rows of a micro-batch without Spark; none is filtered out.
+
+    Args:
+        batch: it, while it is being handed over.
+        wanted: its columns that are needed.
+
+    Raises:
+        NotTakenError: as of :func:`recognised_rows`.
+    """
+    try:
+        plan = plan_behind(analyzed(batch))
+        if plan is None:
+            raise NotTakenError("nobody knows what the micro-batch is made of")
+        found = _recognised(batch.sparkSession, plan, wanted, (), (), lists=False)
+    except (Py4JError, PySparkException) as error:
+        raise NotTakenError(f"Spark's plan cannot be read: {str(error).splitlines()[0]}") from error
+    if found.condition is not None:
+        raise NotTakenError("not all rows are wanted")
+    return found
 
 
 def _recognised(

@@ -100,9 +100,11 @@ class PreparationRefusal:
     why: str
     #: True if it would be so in the next epoch, too.
     lasts: bool
+    #: True if it is about the file that the task was to read.
+    reads: bool = False
 
     def to_bytes(self) -> bytes:
-        return _REFUSAL + json.dumps([self.why, self.lasts]).encode()
+        return _REFUSAL + json.dumps([self.why, self.lasts, self.reads]).encode()
 
     @classmethod
     def of_rows(cls, rows: Sequence[Sequence[Any]]) -> PreparationRefusal | None:

@@ -53,11 +53,14 @@ class EpochCalls:
             if not within:
                 del self._now.calls
 
-        def batch(function: Any, frame: Any, batch_id: int) -> None:
+        def batch(function: Any, frame: Any, batch_id: int) -> Any:
+            if hasattr(self._now, "calls"):  # one that has come unread is read
+                return take(function, frame, batch_id)
             self._now.calls = 0
             take(function, frame, batch_id)
             self.by_batch.append(self._now.calls)
             del self._now.calls
+            return None
 
         def ready(template: Any, *arguments: Any) -> Any:
             if hasattr(self._now, "ready"):

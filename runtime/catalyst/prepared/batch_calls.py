@@ -15,6 +15,7 @@ from pyspark.sql.utils import ForeachBatchFunction
 
 from ...jvm.gateway import java_class
 from ...support.ids import BatchId
+from .unread_batches import UnreadBatch, UnreadSink, note_function
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter
@@ -26,12 +27,19 @@ class BatchFunction(ForeachBatchFunction):
     """As PySpark's own; it keeps the session of the query that it is for, of which there is one."""
 
     _found: SparkSession | None = None
+    #: Hands over micro-batches that Spark has not read; None: it has read them.
+    unread: UnreadSink | None = None
 
     def call(self, jdf: Any, batch_id: int) -> None:
         try:
+            if self.unread is not None and self.unread.takes(jdf):
+                return
             if self._found is None:
                 self._found = SparkSession(self.session.sparkContext, jdf.sparkSession())
-            self.func(DataFrame(jdf, self._found), BatchId(batch_id))
+            number, found = BatchId(batch_id), self._found
+            batch = DataFrame(jdf, found) if self.unread is None else UnreadBatch(jdf, found, self.unread, number)
+            note_function(batch, self)
+            self.func(batch, number)
         except Exception as error:
             self.error = error
             raise

@@ -83,6 +83,8 @@ class AlikeFrames:
         self._schema: Any = None
         #: What :class:`.prepared_logical_plan.PlanShape` has found of one of them.
         self.shape: Any = None
+        #: One of them that has no rows, in one partition; None: nobody has asked for it.
+        self.no_rows: DataFrame | None = None
 
     def add(self, frame: DataFrame) -> None:
         """Have a micro-batch's frame known as one of them."""
@@ -118,6 +120,11 @@ def partitions_of(frame: DataFrame) -> int | None:
     return found
 
 
+def note_partitions(frame: DataFrame, partitions: int) -> None:
+    """Have it known how many partitions a micro-batch's rows have."""
+    frame.__dict__[_PARTITIONS] = partitions
+
+
 def plan_behind(leaf: Any) -> Any:
     """What the RDD that a micro-batch comes as was made of: the stream's own plan, over what the micro-batch reads.
 
@@ -134,11 +141,10 @@ def plan_behind(leaf: Any) -> Any:
     batch, started_in = handed
     if not leaf.rdd().equals(rdd_of(batch)):
         return None
-    property_of = batch.sparkSession.sparkContext.getLocalProperty
-    query_id, batch_id = property_of(_QUERY_ID), property_of(_BATCH_ID)
+    batch_id = batch.sparkSession.sparkContext.getLocalProperty(_BATCH_ID)
     try:
-        query = None if query_id is None else java_session(started_in).streams().get(query_id)
-        execution = None if query is None else query.streamingQuery().lastExecution()
+        query = _query(batch, started_in)
+        execution = None if query is None else query.lastExecution()
         if execution is None or str(execution.currentBatchId()) != batch_id:
             return None
         plan = execution.analyzed()
@@ -146,6 +152,18 @@ def plan_behind(leaf: Any) -> Any:
     except Py4JError:  # another version of Spark
         return None
     return plan if _columns(plan) == _columns(leaf) else None
+
+
+def query_behind(batch: DataFrame) -> Any:
+    """Spark's query whose micro-batch is being handed over to this thread; None: it is not that one."""
+    handed: tuple[DataFrame, SparkSession] | None = getattr(_thread, "batch", None)
+    return None if handed is None or handed[0] is not batch else _query(*handed)
+
+
+def _query(batch: DataFrame, started_in: SparkSession) -> Any:
+    query_id = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+    query = None if query_id is None else java_session(started_in).streams().get(query_id)
+    return None if query is None else query.streamingQuery()
 
 
 def _columns(plan: Any) -> list[tuple[str, str]]:

@@ -32,6 +32,8 @@ _OBSERVING = "CollectMetricsExec"
 #: What takes the place of functions of a plan, from below; None: they stay.
 Functions = Sequence[Callable[..., Any] | None]
 _PYTHON = "org.apache.spark.api.python.Python"
+#: Where a frame keeps what is below the function of a plan that was put onto it.
+_BELOW = "_mixedmode_below"
 
 
 @dataclass(frozen=True)
@@ -174,10 +176,12 @@ class PreparedPhysicalPlan:
         return self.collector.rows(self._plan(rows, functions, parameters))
 
     def _plan(self, rows: DataFrame, functions: Functions, parameters: Mapping[str, int]) -> Any:
+        if len(self.functions) == 1 and self.ends_in_function and functions[0] is not None and not self.parameters:
+            return self.functions[0].over(self.spark, self._below(rows), functions[0])
         for name, array in self.parameters.items():
             array.setLong(0, parameters[name])
-        leaf = self.leaf.copy(self.leaf_members[0], self._rdd(rows), *self.leaf_members[2:])
-        if self.is_one_function and functions[-1] is not None:
+        leaf = self._leaf(rows)
+        if self.is_one_function and functions[-1] is not None:  # of rows that have parameters
             return self.functions[-1].over(self.spark, leaf, functions[-1])
         self.others.update(self.leaf, leaf)
         nodes = list(zip(self.functions, functions, strict=True))
@@ -190,6 +194,21 @@ class PreparedPhysicalPlan:
         if last is None or last[1] is None:
             return self.top.transformDown(self.others)
         return last[0].over(self.spark, last[0].members[2].transformDown(self.others), last[1])
+
+    def _below(self, rows: DataFrame) -> Any:
+        """What is below the only function, which is above all else; a frame that is there for several epochs has it."""
+        known = rows.__dict__.get(_BELOW)
+        if known is not None and known[0] is self:
+            return known[1]
+        leaf = self._leaf(rows)
+        if not self.is_one_function:
+            self.others.update(self.leaf, leaf)
+            leaf = self.functions[0].members[2].transformDown(self.others)
+        rows.__dict__[_BELOW] = (self, leaf)
+        return leaf
+
+    def _leaf(self, rows: DataFrame) -> Any:
+        return self.leaf.copy(self.leaf_members[0], self._rdd(rows), *self.leaf_members[2:])
 
     def _rdd(self, rows: DataFrame) -> Any:
         return rdd_of(rows) if self.is_rdd else query_execution(rows).toRdd()

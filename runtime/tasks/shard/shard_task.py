@@ -54,6 +54,7 @@ from .input_times import InputTimes
 from .pass_context import NO_PASS, PassContext
 from .row_spool import RowSpool
 from .shards_in_one import ShardSlices
+from .small_file import FileNotTakenError, SmallFile
 from .task_meter import TaskMeter
 from .task_sorter import SortPlan, sorted_here
 
@@ -94,6 +95,8 @@ class ShardTask:
     in_one: bool = False
     #: Prepares the rows of all shards here, before they are sorted; None: Spark has prepared them.
     few_rows: FewRows | None = None
+    #: Reads the rows of all shards here, as ``few_rows`` takes them; None: Spark hands them over.
+    file: SmallFile | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -148,7 +151,9 @@ class ShardTask:
         try:
             yield from self._all_shards(batches, task_attempt_id)
         except NotTakenError as error:  # rows are prepared before the first shard is worked on
-            refusal = PreparationRefusal(str(error), lasts=not isinstance(error, TooManyRowsError))
+            reads = isinstance(error, FileNotTakenError)
+            lasts = not reads and not isinstance(error, TooManyRowsError)
+            refusal = PreparationRefusal(str(error), lasts=lasts, reads=reads)
             yield report_batch(refusal.to_bytes())
 
     def _all_shards(
@@ -157,8 +162,8 @@ class ShardTask:
         """What comes of all shards, which are worked on one after the other; their rows are sorted together."""
         # There is nothing to see of a pass that is so short.
         unseen = replace(self.sorted_pass, progress_folder=None)
-        meter, spilled, task = TaskMeter(), 0, replace(self, sort=None, sorted_pass=unseen, few_rows=None)
-        rows_of_all = meter.reading(batches)
+        meter, spilled, task = TaskMeter(), 0, replace(self, sort=None, sorted_pass=unseen, few_rows=None, file=None)
+        rows_of_all = meter.reading(batches if self.file is None else self.file.instead_of(batches))
         if self.few_rows is not None:
             rows_of_all = self.few_rows.of(rows_of_all)
         attempts = [_Attempt(task, shard, task_attempt_id, meter) for shard in sorted(self.shards)]

@@ -41,7 +41,7 @@ def firsts(history: DataFrame | None, live: DataFrame | None) -> Any:
     # These numbers may only fall.
     [
         pytest.param(totals, 12, 15, id="an aggregate", marks=pytest.mark.slow),
-        pytest.param(uniques, 11, 15, id="a deduplication"),
+        pytest.param(uniques, 9, 12, id="a deduplication"),
         pytest.param(support.sessions, 11, 14, id="a processor"),
         pytest.param(firsts, 16, 19, id="two stages", marks=pytest.mark.slow),
     ],

@@ -1,0 +1,63 @@
+"""Micro-batches of one small file, which the one task of an epoch reads by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mixedmode
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import support
+from mixedmode.runtime.jobs.small_files import SmallFiles
+from support import World
+
+pytestmark = pytest.mark.spark
+
+EVENTS = support.stream_of(160, seed=4, keys=70)
+
+
+def test_a_task_reads_small_files_until_it_has_to_leave_them_to_spark(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each key the first row that has arrived goes out.  A file whose numbers Spark would widen is Spark's, and so
+    are those behind it."""
+    in_task: list[bool] = []
+    read_in_task = SmallFiles.read_in_task
+
+    def noted(files: SmallFiles, *arguments: Any) -> Any:
+        found = read_in_task(files, *arguments)
+        in_task.append(found is not None)
+        return found
+
+    monkeypatch.setattr(SmallFiles, "read_in_task", noted)
+    rows = mixedmode.read(history=world.history(EVENTS[:20]), live=world.live(maxFilesPerTrigger="1"))
+    query = world.start(rows.dropDuplicates(["key"]), {"execution.checkpointing.interval": "1 hour"})
+    assert query.wait_for("live", 300), query.exception()
+    del in_task[:]
+    narrow = support.ARROW_SCHEMA.set(2, pa.field("value", pa.int32()))
+    parts = [EVENTS[start : start + 20] for start in range(20, 160, 20)]
+    for number, part in enumerate(parts):
+        if number == 4:
+            monkeypatch.setattr(support, "write", lambda path, events: pq.write_table(table(events, narrow), path))
+        elif number == 5:
+            monkeypatch.setattr(support, "write", lambda path, events: pq.write_table(table(events), path))
+        world.land(part)
+        query.processAllAvailable()
+    query.stop()
+    assert query.exception() is None
+    # The first one shows what the files are; in the fifth one the task tries.
+    assert in_task[:5] == [False, True, True, True, True] and not any(in_task[5:]), in_task
+    expected = {key: (key, support.at(seconds), value) for key, seconds, value in reversed(EVENTS)}
+    assert world.output() == sorted(expected.values(), key=repr)
+
+
+def table(events: Any, schema: pa.Schema = support.ARROW_SCHEMA) -> pa.Table:
+    """Events as a file has them."""
+    columns = [list(column) for column in zip(*events, strict=True)]
+    columns[1] = [support.at(seconds) for seconds in columns[1]]
+    arrays = [
+        pa.array(values, pa.timestamp("us") if pa.types.is_timestamp(field.type) else field.type).cast(field.type)
+        for values, field in zip(columns, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
