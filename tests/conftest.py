@@ -6,6 +6,7 @@ leaves out all that need a JVM.
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
@@ -188,7 +189,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """In a run of many tests, let the first of its processes have the archive made while they run."""
+    """In a run of many tests, let the first of its processes have the archive made while they run.
+
+    Python's collector need not look at the tests themselves: they are a million objects that stay.
+    """
+    gc.collect()
+    gc.freeze()
     is_first = os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0"
     of_spark = sum(item.get_closest_marker("spark") is not None for item in session.items)
     if is_first and of_spark > _MANY and not (session.config.option.collectonly or jvm_archive.is_made()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 #: How many tasks of a stage are looked at.
 _MOST_TASKS = 10_000
+#: Tag of jobs of which :class:`JobTasks` counts nothing.
+_ASIDE = "mixedmode-aside"
 
 
 class Executors:
@@ -152,8 +155,22 @@ class JobWork:
     rows_shuffled: int = 0
 
 
+@contextlib.contextmanager
+def aside(spark: SparkSession) -> Iterator[None]:
+    """Spark jobs in here only prepare others: they tell nothing of how far those have come.
+
+    Args:
+        spark: the session.
+    """
+    spark.sparkContext.addJobTag(_ASIDE)
+    try:
+        yield
+    finally:
+        spark.sparkContext.removeJobTag(_ASIDE)
+
+
 class JobTasks:
-    """The work of all jobs with a tag that start from now on, by the metrics of their tasks.
+    """The work of all jobs with a tag that start from now on, except those :func:`aside`, by their tasks' metrics.
 
     Metrics of a task in hand are those of its executor's last heartbeat.
 
@@ -204,6 +221,7 @@ class JobTasks:
 
     def _jobs(self) -> list[int]:
         try:
-            return list(self._tracker.getJobIdsForTag(self._tag))
+            of_aside = set(self._tracker.getJobIdsForTag(_ASIDE))
+            return [number for number in self._tracker.getJobIdsForTag(self._tag) if number not in of_aside]
         except NO_SUCH_MEMBER:  # progress is told without it
             return []

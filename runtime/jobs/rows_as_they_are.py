@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
+from ..catalyst.spark_cluster import aside
 from ..catalyst.spark_expressions import class_name, tree
 from ..catalyst.spark_plans import analyzed, contains
 from ..operators.aggregate.operator import AggregateOperator
@@ -49,7 +50,8 @@ def keys_hardly_repeat(operator: KeyedOperator, frame: DataFrame) -> bool:
         rows = _expected_rows(frame)
         if rows is None:
             return False
-        keys = operator.keys_of(frame).limit(_SAMPLE).toArrow()
+        with aside(frame.sparkSession):  # else a backlog would seem to be read already
+            keys = operator.keys_of(frame).limit(_SAMPLE).toArrow()
         if not keys.num_rows:
             return False
         per_key = rows_per_key(*sampled(keys, keys.column_names), rows)

@@ -6,19 +6,22 @@ import time
 from pathlib import Path
 
 import pytest
-from mixedmode.runtime.catalyst.spark_cluster import JobTasks, JobWork
+from mixedmode.runtime.catalyst.spark_cluster import JobTasks, JobWork, aside
 from pyspark.sql import SparkSession
 
 
 @pytest.mark.spark
 def test_tasks_of_jobs_with_a_tag_are_counted(spark: SparkSession) -> None:
-    """Of those that start behind the question, all tasks and those that are done; of others none."""
+    """Of those that start behind the question, all tasks and those that are done; of others, and of those that only
+    prepare, none."""
     context = spark.sparkContext
     context.addJobTag("counted")
     try:
         context.parallelize(range(8), 2).count()
         tasks = JobTasks(spark, "counted")
         assert tasks() == JobWork()
+        with aside(spark):
+            context.parallelize(range(8), 4).count()
         context.parallelize(range(8), 3).count()
     finally:
         context.removeJobTag("counted")

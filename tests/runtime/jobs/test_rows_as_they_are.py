@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import mixedmode
 import pytest
 from mixedmode.planner.stages.aggregates.aggregate import plan_aggregate
+from mixedmode.runtime.catalyst.spark_cluster import JobTasks, JobWork
 from mixedmode.runtime.catalyst.spark_plans import executed_text
 from mixedmode.runtime.jobs import rows_as_they_are, stage_jobs
 from mixedmode.runtime.jobs.rows_as_they_are import keys_hardly_repeat
@@ -125,6 +127,25 @@ def test_some_rows_say_whether_keys_repeat(files: DataFrame, monkeypatch: pytest
     assert keys_hardly_repeat(own, files)
     assert not keys_hardly_repeat(operator(files, F.pmod("own", F.lit(20)).alias("k")), files)
     assert not keys_hardly_repeat(operator(files, "d"), files), "of floats two may be one key"
+
+
+def test_to_look_at_some_rows_is_no_progress(
+    files: DataFrame, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a backlog would seem to be read when its first job is over, and nearly done."""
+    monkeypatch.setattr(rows_as_they_are, "LEAST_BYTES", 0)
+    context, tag = spark.sparkContext, "looks"
+    context.addJobTag(tag)
+    try:
+        tasks = JobTasks(spark, tag)
+        assert keys_hardly_repeat(operator(files, "own"), files)
+    finally:
+        context.removeJobTag(tag)
+    until = time.monotonic() + 60
+    while not tasks._tracker.getJobIdsForTag(tag) and time.monotonic() < until:
+        time.sleep(0.05)  # Spark's status is behind its jobs
+    assert len(tasks._tracker.getJobIdsForTag(tag))
+    assert tasks() == JobWork()
 
 
 def test_only_rows_that_can_be_looked_at_twice_are(
