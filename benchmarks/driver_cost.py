@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
 
@@ -119,7 +118,7 @@ class NoTasks:
     others_s: float = 0.0
     hands_on: None = None
     #: No task leaves its rows to Spark.
-    shard_rows: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(note_not_prepared=None))
+    note_not_prepared: None = None
 
     def of_epoch(self, frame: Any, task: ShardTask, *_: Any, **__: Any) -> Iterator[_Job]:
         yield _Job(self, task)

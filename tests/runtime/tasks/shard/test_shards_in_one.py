@@ -83,6 +83,7 @@ class Stage:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, key_type: pa.DataType | None = None, **changes: Any) -> None:
         key_type = key_type or pa.int64()
         operator: Any = SimpleNamespace(
+            uid="stage",
             aggregates_by_key=True,
             key_columns=("k",),
             key_group_places=None,
@@ -214,7 +215,7 @@ class Jobs:
     """
 
     hands_on = None
-    shard_rows = ShardRows(cast(Any, None), 16)
+    note_not_prepared = None
 
     def __init__(self, *reports: ShardReport) -> None:
         self.reports, self.noted = reports, list[int]()
@@ -249,7 +250,7 @@ def executed(jobs: Jobs, style: Any) -> None:
     """An epoch over some rows on two shards."""
     local, nothing = fs.LocalFileSystem(), cast(Any, None)
     place: Any = OutputPlace(local, None)
-    operator = cast(Any, SimpleNamespace(is_stateless=False, has_first_pass=False))
+    operator = cast(Any, SimpleNamespace(uid="stage", is_stateless=False, has_first_pass=False))
     executor = EpochExecutor(nothing, operator, Settings(), "job", "run", 16, local, "", place, "")
     executor.jobs = cast(Any, jobs)
     epoch = EpochSpec(1, style, MIN_WATERMARK, MIN_WATERMARK, MIN_WATERMARK, 0, MIN_WATERMARK)
