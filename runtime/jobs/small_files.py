@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -43,6 +44,18 @@ class SmallFiles:
         """From now on Spark reads the files; ``why``: what the task has said."""
         logger.info("from now on Spark reads the files of stage %s: %s", self._uid, why)
         self._given_up = True
+
+    def ways(self, frame: DataFrame, task: ShardTask) -> Iterator[tuple[DataFrame, ShardTask]]:
+        """The input and the task that works on all shards; the second one is for when the task has not read a file.
+
+        Args:
+            frame: the rows.
+            task: works on them.
+        """
+        reading = self.read_in_task(frame, task)
+        if reading is not None:
+            yield reading
+        yield frame, task
 
     def read_in_task(self, frame: DataFrame, task: ShardTask) -> tuple[DataFrame, ShardTask] | None:
         """An input without rows, and the task that reads them from their file; None: Spark reads them.

@@ -125,7 +125,7 @@ class StageJobs:
             whole = self.shard_rows.one_task(
                 frame, task, lambda: self._rows is not None or is_small(frame), lambda: one.session
             )
-            for rows, its in self._in_one_task(frame, whole):
+            for rows, its in self._small_files.ways(frame, whole):
                 once = self._planned_once(one, rows, its, partial(self.shard_rows.in_one_task, task=its))
                 if once is not None:
                     yield once
@@ -223,28 +223,16 @@ class StageJobs:
     def reported(self, rows: DataFrame, task: ShardTask) -> tuple[DataFrame, ShardTask]:
         """The reports of a task, and the task; ``rows`` are in their shards."""
         rows, task = as_mapped(rows, task)
-        return self._mapped(rows, task, task), task
+        return _mapped(self, rows, task, task), task
 
     def of_shards(self, places: DataFrame, task: ShardTask) -> DataFrame:
         """The job over no rows; ``places`` has a partition for each shard."""
-        return self._mapped(places, task, _without_rows(task))
+        return _mapped(self, places, task, _without_rows(task))
 
     @property
     def has_own_session(self) -> bool:
         """Whether a job can be planned in a session of ours: Python code may need what was added to the user's."""
         return self.output_transform is None or not self.output_transform.runs_python
-
-    def _in_one_task(self, frame: DataFrame, task: ShardTask) -> Iterator[tuple[DataFrame, ShardTask]]:
-        """The input and the task that works on all shards; the second one is for when the task has not read a file.
-
-        Args:
-            frame: the rows.
-            task: works on them.
-        """
-        reading = self._small_files.read_in_task(frame, task)
-        if reading is not None:
-            yield reading
-        yield frame, task
 
     def _fits_one_task(self, frame: DataFrame, task: ShardTask) -> bool:
         """Whether all shards of an epoch are to be one task's work."""
@@ -325,14 +313,7 @@ class StageJobs:
             rows = questions.answered(mapped_in_arrow(rows, ConditionTask(task), asked))
             task = replace(task, sort=None)
         rows, task = as_mapped(rows, task)
-        return self._mapped(rows, task, task)
-
-    def _mapped(self, rows: DataFrame, task: ShardTask, function: ArrowFunction) -> DataFrame:
-        """The reports of ``function``, which runs the task."""
-        if task.hands_on is None:
-            return mapped_in_arrow(rows, function, REPORT_SCHEMA)
-        handed_on = mapped_in_arrow(rows, function, task.hands_on)
-        return published(handed_on, self.operator.projection, self.output_transform, self.publishing(task))
+        return _mapped(self, rows, task, task)
 
     def publishing(self, task: ShardTask) -> PublishTask:
         """What stages the rows that a task hands on."""
@@ -340,6 +321,14 @@ class StageJobs:
         # It stages rows: it runs no operator and reads no state, and events are of one epoch.
         task = replace(task, operator=b"", states=task.states.emptied(), inboxes=())
         return PublishTask(task, emitted_schema(schema) if self.feeds_a_stage else schema)
+
+
+def _mapped(jobs: StageJobs, rows: DataFrame, task: ShardTask, function: ArrowFunction) -> DataFrame:
+    """The reports of ``function``, which runs the task."""
+    if task.hands_on is None:
+        return mapped_in_arrow(rows, function, REPORT_SCHEMA)
+    handed_on = mapped_in_arrow(rows, function, task.hands_on)
+    return published(handed_on, jobs.operator.projection, jobs.output_transform, jobs.publishing(task))
 
 
 def _without_rows(task: ShardTask):  # type: ignore[no-untyped-def]

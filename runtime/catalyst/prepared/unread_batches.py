@@ -8,7 +8,7 @@ Invariant: whoever asks such a frame for anything that needs Spark gets what ``f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ...support.ids import BatchId
-    from .batch_calls import BatchFunction
 
 _FUNCTION = "_mixedmode_function"
 _STREAMING = "org.apache.spark.sql.execution.streaming"
@@ -63,6 +62,13 @@ _MOST_BYTES = 4 << 20
 _COMPILED: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
+class TakesBatches(Protocol):
+    """What takes micro-batches."""
+
+    #: Hands over micro-batches that Spark has not read; None: it has read them.
+    unread: UnreadSink | None
+
+
 class UnreadSink:
     """The sink of a query whose micro-batches come unread, in place of its own.
 
@@ -73,7 +79,7 @@ class UnreadSink:
         function: what takes micro-batches.
     """
 
-    def __init__(self, sink: Any, own: Any, execution: Any, function: BatchFunction) -> None:
+    def __init__(self, sink: Any, own: Any, execution: Any, function: TakesBatches) -> None:
         self.sink = sink
         self._own = own
         self._execution = execution
@@ -150,7 +156,7 @@ class UnreadBatch(DataFrame):
         self._handed_over = frame
 
 
-def note_function(batch: AnyDataFrame, function: BatchFunction) -> None:
+def note_function(batch: AnyDataFrame, function: TakesBatches) -> None:
     """Have it known of a micro-batch who takes it."""
     batch.__dict__[_FUNCTION] = function
 
@@ -161,7 +167,7 @@ def begin_unread(batch: AnyDataFrame) -> bool:
     Args:
         batch: it, while it is being handed over.
     """
-    function: BatchFunction | None = batch.__dict__.get(_FUNCTION)
+    function: TakesBatches | None = batch.__dict__.get(_FUNCTION)
     if function is None:
         return False
     if function.unread is not None:
@@ -184,7 +190,7 @@ def begin_unread(batch: AnyDataFrame) -> bool:
 
 def end_unread(batch: AnyDataFrame) -> None:
     """Have Spark read those behind a micro-batch."""
-    function: BatchFunction | None = batch.__dict__.get(_FUNCTION)
+    function: TakesBatches | None = batch.__dict__.get(_FUNCTION)
     if function is not None and function.unread is not None:
         function.unread.end()
 
