@@ -46,6 +46,9 @@ __all__ = [
 SortEngine = Literal["spark", "arrow"]
 PhaseKind = Literal["backlog", "history", "catch-up", "switch", "live", "finish"]
 
+#: Behind the description of a sink whose live phase is in Real-Time Mode.
+IN_REAL_TIME = "; in the live phase sent at once, and at-least-once"
+
 
 class Phase(BaseModel):
     """One step of a run, with the reason why it is in the plan.
@@ -288,6 +291,12 @@ class JobSpec:
     def planning(self) -> SparkSession:
         """The session in which rows of the job are planned."""
         return self.planned_in or self.spark
+
+    @property
+    def sink_description(self) -> str:
+        """Where the output goes and when it is visible, in words."""
+        described = self.sink.describe()
+        return described + IN_REAL_TIME if any(one.real_time_ms is not None for one in self.phases) else described
 
     @property
     def last_stage(self) -> StageSpec:

@@ -56,11 +56,11 @@ class QueryRun:
         self.location = location
         #: What users know it by; Spark's, once Spark shows it.
         self.id = str(uuid.uuid4())
-        self.history = RunHistory(self.id, job.name, job.sink.describe())
+        self.history = RunHistory(self.id, job.name, job.sink_description)
         self._shown = ShownRun(
             job.spark,
             job.name,
-            job.sink.describe(),
+            job.sink_description,
             has_watermark=any(stage.event_time is not None for stage in job.stages),
             readers={stage.uid for stage in job.readers},
             recent=lambda: self.history.recent,

@@ -194,7 +194,7 @@ class RunEvents:
             location=location,
             inputs=tuple(inputs),
             stages=tuple(_stage_node(job, stage) for stage in job.stages),
-            sink=job.sink.describe(),
+            sink=job.sink_description,
             phases=tuple(PlannedPhase(kind=one.kind, style=one.style, reason=one.reason) for one in job.phases),
             application_id=context.applicationId,
             spark_ui=context.uiWebUrl,

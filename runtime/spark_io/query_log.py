@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from ..catalyst.spark_expressions import class_name, items
+from ..jvm.compiled_class import compiled_class
 from ..jvm.gateway import java_class, java_session
 
 OPTION = "spark.sql.streaming.checkpointFileManagerClass"
@@ -40,8 +41,6 @@ public class {_RAW} extends org.apache.hadoop.fs.RawLocalFileSystem {{
     public void setPermission(org.apache.hadoop.fs.Path path, org.apache.hadoop.fs.permission.FsPermission mode) {{}}
 }}
 """
-#: By Py4J's view of the JVM.
-_COMPILED: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 #: How long Spark may take to make a query's sources.
 _PATIENCE_MS = 10_000
 _LOCK = threading.Lock()
@@ -102,24 +101,13 @@ def without_modes(spark: SparkSession, settings: Any) -> Any:
     """
     gateway: Any = spark.sparkContext._gateway
     try:
-        kind = _compiled(spark)
+        kind = compiled_class(spark, _RAW, _RAW_SOURCE)
         constructor = kind.getDeclaredConstructor(gateway.new_array(java_class(spark, "java.lang.Class"), 0))
         found = constructor.newInstance(gateway.new_array(java_class(spark, "java.lang.Object"), 0))
         found.initialize(java_class(spark, "java.net.URI").create("file:///"), settings)
     except (Py4JError, PySparkException, TypeError):  # another version of Spark
         return java_class(spark, "org.apache.hadoop.fs.FileSystem").getLocal(settings).getRaw()
     return found
-
-
-def _compiled(spark: SparkSession) -> Any:
-    """The class of that file system, compiled once."""
-    view: Any = spark._jvm
-    if view not in _COMPILED:
-        compiler = java_class(spark, "org.codehaus.janino.SimpleCompiler")()
-        compiler.setParentClassLoader(java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader())
-        compiler.cook(_RAW_SOURCE)
-        _COMPILED[view] = compiler.getClassLoader().loadClass(_RAW)
-    return _COMPILED[view]
 
 
 def _source_logs(execution: Any) -> list[Any]:

@@ -15,7 +15,7 @@ from ....runtime.operators.output_transform import OutputTransform
 from ....runtime.operators.stateless import KIND as STATELESS
 from ....runtime.spark_io.kafka_counts import why_uncountable
 from ....runtime.spark_io.spark_sources import PlannedSource, sources
-from ....runtime.spec import JobSpec, Settings, StageSpec
+from ....runtime.spec import IN_REAL_TIME, JobSpec, Settings, StageSpec
 from ..graph import StageGraph
 from ..plan import SinkPlan
 from .application import check_application
@@ -74,8 +74,8 @@ class RealTime:
         """The sink with what it promises then."""
         if self.epoch_ms is None:
             return planned
-        description = f"{planned.description}; in the live phase sent at once, and at-least-once"
-        return planned.model_copy(update={"guarantee": "at-least-once", "description": description})
+        changed = {"guarantee": "at-least-once", "description": planned.description + IN_REAL_TIME}
+        return planned.model_copy(update=changed)
 
 
 def plan_real_time(job: RealTimeJob, epoch_ms: int | None) -> RealTime | None:

@@ -9,12 +9,12 @@ Invariant: whoever asks such a frame for anything that needs Spark gets what ``f
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
-from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql.classic.dataframe import DataFrame
 
+from ...jvm.compiled_class import compiled_class
 from ...jvm.gateway import java_class, java_session, java_type
 from .micro_batch import AlikeFrames, note_partitions, query_behind
 
@@ -58,8 +58,6 @@ public class {_SINK} extends {_STREAMING}.sources.ForeachBatchSink {{
 """
 #: Larger files are Spark's, which reads them by several tasks: it never has one for less than this.
 _MOST_BYTES = 4 << 20
-#: By Py4J's view of the JVM.
-_COMPILED: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
 class TakesBatches(Protocol):
@@ -177,7 +175,7 @@ def begin_unread(batch: AnyDataFrame) -> bool:
         if execution is None:
             return False
         sink = (
-            _compiled(batch.sparkSession)
+            compiled_class(batch.sparkSession, _SINK, _SOURCE)
             .getDeclaredConstructor(_array(batch, "java.lang.Class"))
             .newInstance(_array(batch, "java.lang.Object"))
         )
@@ -222,14 +220,3 @@ def _set_sink(execution: Any, sink: Any) -> None:
 def _array(batch: AnyDataFrame, name: str) -> Any:
     gateway: Any = batch.sparkSession.sparkContext._gateway
     return gateway.new_array(java_class(batch.sparkSession, name), 0)
-
-
-def _compiled(spark: SparkSession) -> Any:
-    """The class of that sink, compiled once."""
-    view: Any = spark._jvm
-    if view not in _COMPILED:
-        compiler = java_class(spark, "org.codehaus.janino.SimpleCompiler")()
-        compiler.setParentClassLoader(java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader())
-        compiler.cook(_SOURCE)
-        _COMPILED[view] = compiler.getClassLoader().loadClass(_SINK)
-    return _COMPILED[view]
