@@ -38,7 +38,7 @@ listeners=PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}
 advertised.listeners=PLAINTEXT://127.0.0.1:{broker}
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
-log.dirs={folder}/data
+log.dirs=data
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=1
 transaction.state.log.replication.factor=1
@@ -258,11 +258,15 @@ def _launch(folder: Path, jars: list[str]) -> tuple[subprocess.Popen[bytes], str
     identity = f"version=1\ncluster.id={_uuid()}\nnode.id=1\ndirectory.id={_uuid()}\n"
     (folder / "data" / "meta.properties").write_text(identity)
     properties = folder / "server.properties"
-    properties.write_text(_PROPERTIES.format(broker=broker, controller=controller, folder=folder))
+    properties.write_text(_PROPERTIES.format(broker=broker, controller=controller))
     home = os.environ.get("JAVA_HOME")
     command = [f"{home}/bin/java" if home else "java", *_JAVA, "-cp", ":".join(jars), "kafka.Kafka", str(properties)]
+    # Files of properties are Latin-1, and names in the command line are of the locale; a path may have any letter.
+    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
     with open(folder / "broker.log", "w") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, preexec_fn=_die_with_parent)
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, cwd=folder, env=environment, preexec_fn=_die_with_parent
+        )
     return process, f"127.0.0.1:{broker}"
 
 

@@ -3,6 +3,7 @@
 It reads the topic that the folder's file ``source`` names, and sends to that of ``target``.  Lives:
 
 - ``<from>-<to>``: it is sent these values, commits them, and stops.
+- ``twice:<from>-<to>``: it does so twice in one application: the first time with what the topic has.
 - ``die:<from>-<to>``: it kills itself when all of them have come out.
 - ``fail:<from>-<to>``: it fails on them, as a worker dies.
 """
@@ -99,22 +100,25 @@ def job(spark: Any, brokers: str, source: str, target: str, checkpoints: str, ki
 
 
 def session() -> Any:
-    """Spark, with slots for two source partitions and two shards."""
+    """Spark, with as few slots as may be: for two source partitions, two shards, and one to spare."""
     cloudpickle.register_pickle_by_value(kafka_support)
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    return support.driver_session("local[8]", SETTINGS)
+    return support.driver_session("local[5]", SETTINGS)
 
 
 def main(folder: Path, brokers: str, kind: str, trigger: str, interval: str, life: str) -> None:
     broker = Broker(brokers)
     source, target = ((folder / name).read_text() for name in ("source", "target"))
     spark = session()
-    query = (
-        job(spark, brokers, source, target, str(folder / "checkpoints"), kind).trigger(**{trigger: interval}).start()
-    )
-    assert query.wait_for("live", WAIT_S), query.exception()
     what, _, values = life.rpartition(":")
     first, last = map(int, values.split("-"))
+    described = job(spark, brokers, source, target, str(folder / "checkpoints"), kind).trigger(**{trigger: interval})
+    if what == "twice":
+        query = described.start()
+        query.processAllAvailable()
+        query.stop()
+    query = described.start()
+    assert query.wait_for("live", WAIT_S), query.exception()
     before = sum(broker.ends(target).values())
     kafka_support.send(broker, source, range(first, last))
     until = time.monotonic() + WAIT_S

@@ -14,6 +14,7 @@ the output, and the next run, in Real-Time Mode or with micro-batches, begins wh
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -55,8 +56,12 @@ if TYPE_CHECKING:
     from ...tasks.report import ShardReport
     from ..state.stage_state import StageState
 
+logger = logging.getLogger(__name__)
+
 #: How often the driver looks for reports, and for what Spark says behind them.
 _LOOK_EVERY_S, _ASK_EVERY_S = 0.02, 0.005
+#: Tasks of a query that has ended hold their slots for some seconds: the first epoch asks for so long, and so often.
+_SLOTS_WITHIN_S, _SLOTS_EVERY_S = 60.0, 1.0
 #: The trigger of its checkpoints.
 _TRIGGER = "end of a real-time epoch"
 _NOT_NOW = "the query is in Real-Time Mode, where its Spark query holds the shards; stop it, and start it again"
@@ -106,6 +111,10 @@ class RealTimePhase:
     _batch: BatchId = field(init=False, default=NO_BATCH)
     _spec: EpochSpec | None = field(init=False, default=None)
     _began_s: float = field(init=False, default=0.0)
+    #: The rows of the stage.
+    _rows: LiveRows = field(init=False)
+    #: Until when an epoch may find too few slots.
+    _slots_until_s: float = field(init=False, default=0.0)
     #: Who waits for output, and where the topic ended when that was seen: an epoch ends by the clock, whatever waits.
     _waiting: dict[CommitRequest, Offsets] = field(init=False, default_factory=dict)
 
@@ -120,17 +129,29 @@ class RealTimePhase:
         if position is not None:
             write_log(store.filesystem, log, batch, position)
         try:
-            rows = live_rows(run.job, held.max_parallelism)
+            self._rows = live_rows(run.job, held.max_parallelism)
         except NotLiveRows as why:
             raise PlanError(f"trigger(realTime=…) is not supported for this job: {why}") from why
-        shards = len(held.shards)
-
-        def in_shards(session: SparkSession) -> DataFrame:
-            return frame_of(session, analyzed(rows.in_shards(shards)))
-
-        self.query.start(in_shards, self._task(rows))
+        self._slots_until_s = time.monotonic() + _SLOTS_WITHIN_S
+        self._start()
         failpoint("realtime-query-started")
         self._order(BatchId(batch + 1))
+
+    def _start(self) -> None:
+        shards = len(self._stage[1].shards)
+
+        def in_shards(session: SparkSession) -> DataFrame:
+            return frame_of(session, analyzed(self._rows.in_shards(shards)))
+
+        self.query.start(in_shards, self._task(self._rows))
+
+    def _start_again(self) -> None:
+        """Start a query again that has found too few slots before its first epoch; any other failure is the run's."""
+        if time.monotonic() >= self._slots_until_s or not self.query.lacks_slots:
+            self.query.raise_failure()
+        logger.info("%s waits for task slots", self.run.job.name or "the query")
+        self.run.context.wake.wait(_SLOTS_EVERY_S)
+        self._start()
 
     def go_on(self) -> None:
         """Commit what is whole, until the query is stopped or fails."""
@@ -138,7 +159,7 @@ class RealTimePhase:
         shards = len(self._stage[1].shards)
         while not context.stopping.is_set() and context.savepoints.ready_stop() is None:
             if not self.query.is_active:
-                self.query.raise_failure()
+                self._start_again()
             with context.turn:
                 self._look()
             if self.folder.has_reports(self._batch, shards):
@@ -176,6 +197,7 @@ class RealTimePhase:
                 if run.context.savepoints.ready_stop() is not None:
                     return
         failpoint("realtime-committed")
+        self._slots_until_s = 0.0
         self._grant(told.end.offsets)
         self.ending.serve(self.phase)
         self._order(BatchId(batch + 1))

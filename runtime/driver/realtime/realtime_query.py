@@ -49,6 +49,9 @@ _COMMITTED = b'v2\n{"nextBatchWatermarkMs":0,"stateUniqueIds":{}}'
 #: The metadata of a position that no micro-batch has made.
 _NO_METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":0}'
 
+#: What Spark calls it.
+_TOO_FEW_SLOTS = "CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT"
+
 Offsets = dict[int, int]
 
 
@@ -158,6 +161,12 @@ class RealTimeQuery:
         end = SourcePosition.of(source["endOffset"])
         assert end is not None, "a batch of Kafka has an end"
         return BatchEnd(SourcePosition.of(source.get("startOffset")), end)
+
+    @property
+    def lacks_slots(self) -> bool:
+        """Whether it has ended as its tasks, which run together, found too few slots: none of them has begun."""
+        error = self.query.exception()
+        return error is not None and _TOO_FEW_SLOTS in str(error)
 
     def raise_failure(self) -> None:
         """Raise what has ended it.

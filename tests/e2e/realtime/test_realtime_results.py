@@ -8,9 +8,10 @@ import kafka_support
 import pytest
 from driver_jvm import DriverJvm
 from kafka_broker import Broker
+from kafka_support import check_each_once
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from realtime_support import RealTimeJob
+from realtime_support import RealTimeJob, each_once
 
 pytestmark = pytest.mark.kafka
 
@@ -33,6 +34,16 @@ def test_an_aggregate_equals_a_batch(spark: SparkSession, kafka: Broker, driver_
     batch = rows.groupBy("key").agg(F.format_string("%06d", F.max("value")).alias("value"))
     assert {one.key: one.value for one in job.output()} == dict(batch.collect())
     assert len({one.run for one in job.messages()} - {None}) == 2, "two lives were in Real-Time Mode"
+
+
+def test_a_query_starts_again_at_once_in_the_same_application(
+    kafka: Broker, driver_jvm: DriverJvm, tmp_path: Path
+) -> None:
+    """Tasks of the query that was stopped hold most of the task slots for some seconds, and the next one waits."""
+    job = RealTimeJob.of(kafka, driver_jvm, tmp_path, "processor")
+    job.send(range(30))
+    assert job.life("twice:30-50", real_time="10 seconds") == 0
+    check_each_once(each_once(job.output()), range(50))
 
 
 def test_a_deduplication_equals_a_batch(kafka: Broker, driver_jvm: DriverJvm, tmp_path: Path) -> None:
