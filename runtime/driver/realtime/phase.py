@@ -60,7 +60,7 @@ logger = logging.getLogger(__name__)
 
 #: How often the driver looks for reports, and for what Spark says behind them.
 _LOOK_EVERY_S, _ASK_EVERY_S = 0.02, 0.005
-#: Tasks of a query that has ended hold their slots for some seconds: the first epoch asks for so long, and so often.
+#: Cancelled tasks hold their slots for some seconds: so long, and so often, the first epoch asks for slots.
 _SLOTS_WITHIN_S, _SLOTS_EVERY_S = 60.0, 1.0
 #: The trigger of its checkpoints.
 _TRIGGER = "end of a real-time epoch"

@@ -19,7 +19,7 @@ from ...jvm.spark_errors import what_happened
 from ...jvm.worker_errors import translate
 from ...spark_io.query_log import started
 from ...spark_io.query_progress import executed_batches
-from ...spark_io.shown_query import LIVE_SOURCE, HiddenSession, stop_query
+from ...spark_io.shown_query import LIVE_SOURCE, HiddenSession
 from ...storage.filesystem import write_atomically
 from ...support.ids import BatchId
 from ...tasks.realtime.realtime_task import NOTHING_COLUMN, RealTimeTask
@@ -188,7 +188,8 @@ class RealTimeQuery:
     def stop(self) -> None:
         """Stop it; what it has begun is read again by the next run."""
         if self._query is not None and self._query.isActive:
-            stop_query(self._origin, self._query)
+            # Its tasks would go on to the end of the epoch if its job were not cancelled.
+            self._query.stop()
 
     def close(self) -> None:
         """Let go of its session."""

@@ -39,7 +39,7 @@ def test_an_aggregate_equals_a_batch(spark: SparkSession, kafka: Broker, driver_
 def test_a_query_starts_again_at_once_in_the_same_application(
     kafka: Broker, driver_jvm: DriverJvm, tmp_path: Path
 ) -> None:
-    """Tasks of the query that was stopped hold most of the task slots for some seconds, and the next one waits."""
+    """The tasks of the query that was stopped, which hold most of the slots, do not go on to the end of their epoch."""
     job = RealTimeJob.of(kafka, driver_jvm, tmp_path, "processor")
     job.send(range(30))
     assert job.life("twice:30-50", real_time="10 seconds") == 0
