@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 #: How many tasks of a stage are looked at.
 _MOST_TASKS = 10_000
+#: How long events of Spark's are waited for.
+_TOLD_MS = 5_000
+#: Of a group the newest jobs: those before have ended.
+_LAST_JOBS = 4
 #: Tag of jobs of which :class:`JobTasks` counts nothing.
 _ASIDE = "mixedmode-aside"
 
@@ -131,6 +135,22 @@ def running_stages(spark: SparkSession, *tags: str) -> list[RunningStage]:
                 if tasks:
                     found.append(RunningStage(str(said.get()) if said.isDefined() else f"job {number}", tasks))
     return found
+
+
+def active_tasks(spark: SparkSession, group: str) -> int:
+    """How many tasks run of the jobs of a group, those of cancelled jobs too.
+
+    Args:
+        spark: a session.
+        group: of the jobs; of a streaming query its run's id.
+    """
+    context: Any = spark.sparkContext
+    with contextlib.suppress(Py4JError):  # what has just begun is still to be told to who counts
+        context._jsc.sc().listenerBus().waitUntilEmpty(_TOLD_MS)
+    tracker = context._jsc.sc().statusTracker()
+    jobs = [tracker.getJobInfo(number) for number in sorted(tracker.getJobIdsForGroup(group))[-_LAST_JOBS:]]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job.isDefined() for stage in job.get().stageIds()]
+    return sum(int(stage.get().numActiveTasks()) for stage in stages if stage.isDefined())
 
 
 def _tasks_in_hand(tracker: Any, store: Any, stage: int) -> tuple[int, ...]:

@@ -15,8 +15,7 @@ import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from pyspark.sql.types import BooleanType, DataType, DoubleType, LongType, Strin
 from ..catalyst.spark_plans import analyzed, frame_of
 from ..catalyst.spark_session import cloned
 from ..jvm.gateway import java_class, java_session, java_type, scala_map
+from ..jvm.log_levels import changed
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +44,8 @@ _ADAPTIVE = "spark.sql.adaptive.enabled"
 _S3_STREAM, _S3_STREAM_THAT_GOES_ON = "fs.s3a.input.stream.type", "classic"
 _STREAMING = "org.apache.spark.sql.streaming"
 _RUNTIME = "org.apache.spark.sql.execution.streaming.runtime"
+#: Spark's warning that streaming queries have no adaptive execution, which is not about the user's.
+_UNWARNED = {f"{_RUNTIME}.ResolveWriteToStream": "ERROR"}
 _LOCK = threading.Lock()
 
 #: How the name of a live source's own query ends.
@@ -92,7 +94,7 @@ class ShownQuery:
         writer = writer.option("checkpointLocation", checkpoint.as_uri())
         if name:
             writer = writer.queryName(name)
-        with _unwarned(self._spark):
+        with changed(self._spark, _UNWARNED):
             return writer.start()
 
     def report(self, progress: Mapping[str, Any], observed: Mapping[str, Mapping[str, Any]]) -> None:
@@ -219,28 +221,6 @@ def _folder(spark: SparkSession) -> Path:
     """A new folder that the JVM removes when it ends: where the driver is killed nobody else does."""
     utils = java_class(spark, "org.apache.spark.util.Utils")
     return Path(str(utils.createTempDir(tempfile.gettempdir(), "mixedmode-shown").getPath()))
-
-
-@contextmanager
-def _unwarned(spark: SparkSession) -> Iterator[None]:
-    """Without Spark's warning that streaming queries have no adaptive execution, which is not about the user's."""
-    configurator = java_class(spark, "org.apache.logging.log4j.core.config.Configurator")
-    levels = java_class(spark, "org.apache.logging.log4j.Level")
-    manager = java_class(spark, "org.apache.logging.log4j.LogManager")
-    name = f"{_RUNTIME}.ResolveWriteToStream"
-    with _LOCK:
-        context = manager.getContext(False)
-        has_own = bool(context.getConfiguration().getLoggers().containsKey(name))
-        before = manager.getLogger(name).getLevel()
-        configurator.setLevel(name, levels.ERROR)
-        try:
-            yield
-        finally:
-            if has_own:
-                configurator.setLevel(name, before)
-            else:  # a level of its own, whichever, would have it print what sc.setLogLevel() says nobody wants
-                context.getConfiguration().removeLogger(name)
-                context.updateLoggers()
 
 
 def _unreported_failures(spark: SparkSession) -> None:

@@ -7,14 +7,17 @@ of an older query may still write to the folder of its run, where nobody reads i
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ....errors import QueryError
+from ...catalyst.spark_cluster import active_tasks
 from ...catalyst.types.arrow_functions import mapped_in_arrow
 from ...checkpoints.metadata import SparkPosition
+from ...jvm.log_levels import changed
 from ...jvm.spark_errors import what_happened
 from ...jvm.worker_errors import translate
 from ...spark_io.query_log import started
@@ -48,6 +51,19 @@ _METADATA = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": {_
 _COMMITTED = b'v2\n{"nextBatchWatermarkMs":0,"stateUniqueIds":{}}'
 #: The metadata of a position that no micro-batch has made.
 _NO_METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":0}'
+
+#: What tells on a hundred lines that tasks were cancelled, which is how a query in this mode is stopped.
+_EXECUTION = "org.apache.spark.sql.execution"
+_UNSAID = {
+    f"{_EXECUTION}.datasources.v2.WriteToDataSourceV2Exec": "OFF",
+    f"{_EXECUTION}.datasources.v2.DataWritingSparkTask": "OFF",
+    "org.apache.spark.util.ErrorNotifier": "OFF",
+    "org.apache.spark.util.Utils": "OFF",
+    "org.apache.spark.scheduler.TaskSetManager": "ERROR",
+    "org.apache.spark.scheduler.DAGScheduler": "ERROR",
+}
+#: How long cancelled tasks are waited for, and how often is asked.
+_TASKS_END_S, _ASK_EVERY_S = 10, 0.02
 
 #: What Spark calls it.
 _TOO_FEW_SLOTS = "CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT"
@@ -186,10 +202,15 @@ class RealTimeQuery:
         ) from error
 
     def stop(self) -> None:
-        """Stop it; what it has begun is read again by the next run."""
-        if self._query is not None and self._query.isActive:
+        """Stop it, and wait until its tasks have ended; what it has begun is read again by the next run."""
+        if self._query is None or not self._query.isActive:
+            return
+        with changed(self._origin, _UNSAID):
             # Its tasks would go on to the end of the epoch if its job were not cancelled.
             self._query.stop()
+            until_s = time.monotonic() + _TASKS_END_S
+            while active_tasks(self._origin, str(self._query.runId)) and time.monotonic() < until_s:
+                time.sleep(_ASK_EVERY_S)
 
     def close(self) -> None:
         """Let go of its session."""

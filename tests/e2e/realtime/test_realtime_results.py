@@ -39,10 +39,15 @@ def test_an_aggregate_equals_a_batch(spark: SparkSession, kafka: Broker, driver_
 def test_a_query_starts_again_at_once_in_the_same_application(
     kafka: Broker, driver_jvm: DriverJvm, tmp_path: Path
 ) -> None:
-    """The tasks of the query that was stopped, which hold most of the slots, do not go on to the end of their epoch."""
+    """The tasks of the query that was stopped, which hold most of the slots, do not go on to the end of their epoch.
+
+    That they were cancelled Spark would tell on a hundred lines, as if something had failed.
+    """
     job = RealTimeJob.of(kafka, driver_jvm, tmp_path, "processor")
     job.send(range(30))
-    assert job.life("twice:30-50", real_time="10 seconds") == 0
+    with driver_jvm.warnings() as said:
+        assert job.life("twice:30-50", real_time="10 seconds") == 0
+    assert not [line for line in said if "ERROR" in line], said
     check_each_once(each_once(job.output()), range(50))
 
 

@@ -1,0 +1,45 @@
+"""Levels of Spark's loggers, which are changed for a moment and put back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from .gateway import java_class
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Two jobs that change the level of one logger would put back each other's.
+_LOCK = threading.Lock()
+
+
+@contextmanager
+def changed(spark: SparkSession, levels: Mapping[str, str]) -> Iterator[None]:
+    """With other levels of some of the driver's loggers.
+
+    Args:
+        spark: a session.
+        levels: by logger the name of its level, such as ``OFF``.
+    """
+    configurator = java_class(spark, "org.apache.logging.log4j.core.config.Configurator")
+    known = java_class(spark, "org.apache.logging.log4j.Level")
+    manager = java_class(spark, "org.apache.logging.log4j.LogManager")
+    with _LOCK:
+        context = manager.getContext(False)
+        loggers = context.getConfiguration().getLoggers()
+        own = {name for name in levels if loggers.containsKey(name)}
+        before = {name: manager.getLogger(name).getLevel() for name in levels}
+        for name, level in levels.items():
+            configurator.setLevel(name, getattr(known, level))
+        try:
+            yield
+        finally:
+            for name, level in before.items():
+                if name in own:
+                    configurator.setLevel(name, level)
+                else:  # a level of its own, whichever, would have it print what sc.setLogLevel() says nobody wants
+                    context.getConfiguration().removeLogger(name)
+            context.updateLoggers()
