@@ -7,8 +7,8 @@ is the first process that manages to create the flag file (a retried task runs i
 ``kill-daemon-once:/tmp/flag`` takes the daemon along that the Python worker was forked from, and
 ``kill-executor-once:/tmp/flag`` the whole executor: the JVM that started the daemon.  ``kill-machine-once:/tmp/flag``
 also takes the process that started the executor: a standalone cluster's worker.
-``hold-once:/tmp/flag`` writes the process's id into the flag file, which must not be there, and waits until another file
-beside it, with the suffix ``.go``, is: whoever looks on kills or stops what it wants meanwhile.
+``hold-once:/tmp/flag`` writes the process's id into the flag file, which must not exist, and waits until a file with
+the suffix ``.go`` appears beside it: whoever looks on kills or stops what it wants meanwhile.
 ``kill-beside:other``: a thread that completes a checkpoint beside the epochs waits there until another thread reaches
 ``other``, and then the process dies; whoever has the turn goes on.
 Unset (always, outside tests) a point costs one dictionary look-up.

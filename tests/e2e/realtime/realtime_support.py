@@ -57,23 +57,12 @@ class RealTimeJob:
 
     def messages(self) -> list[Message]:
         """All messages of the output, in order."""
-        from confluent_kafka import Consumer, TopicPartition
-
-        topic = (self.folder / "target").read_text()
-        ends = self.broker.ends(topic)
-        options = {"bootstrap.servers": self.broker.bootstrap, "group.id": "tests", "enable.partition.eof": True}
-        consumer, found = Consumer(options), []
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
-        while ends:
-            message = consumer.poll(60)
-            assert message is not None
-            if message.error() is not None:
-                ends.pop(message.partition(), None)
-                continue
-            told = {name: int(value) for name, value in message.headers() or ()}
-            at = (told.get(RUN_HEADER), told.get(EPOCH_HEADER, 0), told.get(SEQUENCE_HEADER, 0))
-            found.append(Message(message.key().decode(), message.value().decode(), *at))
-        consumer.close()
+        found = []
+        for key, value, headers in kafka_support.messages(self.broker, (self.folder / "target").read_text()):
+            told = {name: int(number) for name, number in headers}
+            found.append(
+                Message(key, value, told.get(RUN_HEADER), told.get(EPOCH_HEADER, 0), told.get(SEQUENCE_HEADER, 0))
+            )
         return found
 
     def output(self) -> list[Message]:
