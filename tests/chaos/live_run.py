@@ -64,10 +64,10 @@ class LiveRun:
         for one in self._plan.disturbances:
             self._disturb(one)
         if self._plan.changes:
-            for self._trigger in (MICRO_BATCHES, REAL_TIME):
+            for trigger in (MICRO_BATCHES, REAL_TIME):
                 self._do("process")
                 self._do("stop")
-                self._is_started = False
+                self._is_started, self._trigger = False, trigger
                 self._send(RATE // 2)
         self._do("process")
         self._do("stop")

@@ -47,11 +47,18 @@ class RealTimeJob:
         """Have messages in the source before the next life begins."""
         kafka_support.send(self.broker, (self.folder / "source").read_text(), values)
 
-    def life(self, life: str, *, real_time: str | None = "2 seconds", points: str = "") -> int:
-        """One life of its driver; returns the exit code.  ``real_time`` None: with micro-batches."""
+    def life(self, life: str, *told: str, real_time: str | None = "2 seconds", points: str = "") -> int:
+        """One life of its driver; returns the exit code.  ``real_time`` None: with micro-batches.
+
+        Args:
+            life: what it does.
+            told: options of the job, or its master: ``name=value``.
+            real_time: length of an epoch.
+            points: where who dies.
+        """
         trigger = ("processingTime", "0 seconds") if real_time is None else ("realTime", real_time)
         done = self.jvm.run(
-            DRIVER, self.folder, self.broker.bootstrap, self.kind, *trigger, life, MIXEDMODE_FAILPOINTS=points
+            DRIVER, self.folder, self.broker.bootstrap, self.kind, *trigger, life, *told, MIXEDMODE_FAILPOINTS=points
         )
         return done.returncode
 
