@@ -57,12 +57,11 @@ class DriverProcess:
         environment = {
             # A driver of few jobs is gone before optimised code would pay.
             "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name != "SPARK_HOME"},  # workers as users have them
             **(more or {}),
             "TZ": "UTC",
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
-        environment.pop("SPARK_HOME", None)  # workers as users have them
         if cluster:
             environment["SPARK_HOME"] = str(_spark_home(folder))
         if arguments is None:

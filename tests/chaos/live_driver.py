@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-sys.path.append(str(HERE.parent / "e2e"))
+sys.path += [str(HERE.parent / "e2e"), str(HERE.parent)]
 
 import kafka_support  # noqa: E402
 import live_jobs  # noqa: E402
+import local_files  # noqa: E402
 import process_tree  # noqa: E402
 import support  # noqa: E402
 from commands import serve  # noqa: E402
@@ -34,6 +35,7 @@ from pyspark.sql import functions as F  # noqa: E402
 #: times, as on a cluster.
 MASTER = "local[6,4]"
 _SETTINGS = {
+    "spark.python.daemon.module": "warm_daemon",
     "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "5",
     "spark.sql.streaming.realTimeMode.minBatchDuration": "1s",
     # The place of a driver is taken soon after it was stopped.
@@ -137,7 +139,9 @@ def main(folder: Path, replies: int, brokers: str, jars: str) -> None:
     os.environ[failpoints.VARIABLE] = held
     cloudpickle.register_pickle_by_value(kafka_support)
     cloudpickle.register_pickle_by_value(live_jobs)
-    serve(LiveDriver(support.driver_session(MASTER, {**_SETTINGS, "spark.jars": jars}), brokers), replies)
+    spark = support.driver_session(MASTER, {**_SETTINGS, "spark.jars": jars})
+    local_files.write_without_processes(spark)
+    serve(LiveDriver(spark, brokers), replies)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ class LiveRun:
         self._plan, self._folder, self._drivers, self._broker = plan, folder, drivers, broker
         self._chance = plan.chance
         self._driver: DriverProcess | None = None
-        self._trigger = REAL_TIME
+        self._trigger = self._running = REAL_TIME
         self._is_started = False
         self._source, self._target = broker.create("source", PARTITIONS), broker.create("target", 1)
         #: All values, in the order in which they were sent.
@@ -60,6 +60,16 @@ class LiveRun:
         Raises:
             Wrong: the result is not what it must be.
         """
+        try:
+            self._perform()
+        except Wrong:
+            if self._driver is not None:
+                self._driver.end()
+            raise
+        assert self._driver is not None
+        self._drivers.give_back(self._driver)
+
+    def _perform(self) -> None:
         self._send(self._plan.backlog)
         for one in self._plan.disturbances:
             self._disturb(one)
@@ -74,8 +84,6 @@ class LiveRun:
         self._is_started = False
         self._check_state()
         self._check_output()
-        assert self._driver is not None
-        self._drivers.give_back(self._driver)
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
@@ -134,7 +142,7 @@ class LiveRun:
             self._driver = self._drivers.take()
             self.lives += 1
         self._start_in(self._driver)
-        self._is_started = True
+        self._running, self._is_started = self._trigger, True
 
     def _start_in(self, driver: DriverProcess) -> None:
         self._starts += 1
@@ -173,10 +181,10 @@ class LiveRun:
     def _disturb(self, one: LiveDisturbance) -> None:
         """Have a process held at the point, do it, and come to work again."""
         self._trigger = REAL_TIME
-        if self._is_started and one.point == "begun":
+        if self._is_started and (one.point == "begun" or self._running != REAL_TIME):
             self._do("stop")
             self._is_started = False
-        elif one.point != "begun":
+        if one.point != "begun":
             self._come_to_work()
             self._rows_for(one.after_s)
         held = self._hold(one)
@@ -258,9 +266,7 @@ class LiveRun:
     # -- results -----------------------------------------------------------------------------------------------------
 
     def _check_state(self) -> None:
-        assert self._driver is not None
-        where = {"kind": self._plan.kind, "folder": str(self._folder), "source": self._source}
-        found = self._driver.ask(do="compare", **where)
+        found = self._drivers.check(kind=self._plan.kind, folder=str(self._folder), source=self._source)
         self.epochs, self.checkpoints = found["epochs"], found["checkpoints"]
         if found["different"]:
             raise Wrong("\n".join(["a committed state differs:", *found["different"]]))

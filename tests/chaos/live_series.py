@@ -7,8 +7,10 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
-from dataclasses import replace
+import traceback
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1]))
@@ -30,45 +32,82 @@ def perform(arguments: argparse.Namespace) -> int:
     use = Use(folder / "broker", maven_jars.jars("broker"))
     jars = ",".join(map(str, maven_jars.jars("connector")))
     drivers = LiveDrivers(folder, use.bootstrap, jars, arguments.deadline)
-    began, runs, epochs = time.monotonic(), 0, 0
-    disturbances: list[LiveDisturbance] = []
-    differences: list[int] = []
+    series = _Series(arguments, folder, drivers, use.bootstrap)
+    wanted, lock = numbers(arguments, time.monotonic()), threading.Lock()
+
+    def work() -> None:
+        while True:
+            with lock:
+                number = next(wanted, None)
+            if number is None:
+                return
+            series.make(number)
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(arguments.jobs)]
     try:
-        for number in numbers(arguments, began):
-            plan = plan_of(arguments.seed, number)
-            if arguments.calm:
-                plan = replace(plan, disturbances=())
-            started, path = time.monotonic(), made(folder / f"run-{number}")
-            run = LiveRun(plan, path, drivers, Broker(use.bootstrap))
-            try:
-                run.perform()
-                verdict = "ok"
-            except Wrong as wrong:
-                differences.append(number)
-                verdict = f"DIFFERENCE: {wrong}\n  files: {path}; to reproduce: {_again(arguments, number)}"
-                drivers.end()
-            runs, epochs = runs + 1, epochs + run.epochs
-            disturbances += run.kills
-            happened = ", ".join(map(str, run.kills)) or "nothing disturbed"
-            counts = f"{run.lives} drivers, {run.checkpoints} checkpoints, {run.epochs} of epochs"
-            took = f"{time.monotonic() - started:.0f} s, {counts}"
-            ended = "".join(f"\n  ended {count} times: {error}" for error, count in run.errors.items())
-            print(f"run {number}: {plan}: {happened}; {took}: {verdict}{ended}", flush=True)
-            if verdict == "ok" and not arguments.keep:
-                shutil.rmtree(path)
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     finally:
-        drivers.end()
+        drivers.close()
         use.close()
-        if differences or arguments.keep:
+        if series.differences or arguments.keep:
             print(f"files and logs: {folder}")
         else:
             shutil.rmtree(folder, ignore_errors=True)
-    print(table(disturbances))
-    for number in differences:
-        print(f"to reproduce: {_again(arguments, number)}")
-    said = f"{len(disturbances)} disturbances, {epochs} epochs"
-    print(f"{runs} disturbed runs, {said}, {len(differences)} differences", flush=True)
-    return 1 if differences else 0
+        series.show()
+    return 1 if series.differences else 0
+
+
+@dataclass
+class _Series:
+    arguments: argparse.Namespace
+    folder: Path
+    drivers: LiveDrivers
+    brokers: str
+    runs: int = 0
+    checkpoints: int = 0
+    epochs: int = 0
+    disturbances: list[LiveDisturbance] = field(default_factory=list)
+    differences: list[int] = field(default_factory=list)
+
+    def make(self, number: int) -> None:
+        """Make a run, and say what came of it."""
+        plan = plan_of(self.arguments.seed, number)
+        if self.arguments.calm:
+            plan = replace(plan, disturbances=())
+        started, path = time.monotonic(), made(self.folder / f"run-{number}")
+        run = LiveRun(plan, path, self.drivers, Broker(self.brokers))
+        try:
+            run.perform()
+            verdict = "ok"
+        except Exception as wrong:
+            self.differences.append(number)
+            verdict = f"DIFFERENCE: {wrong!r}\n  files: {path}; to reproduce: {_again(self.arguments, number)}"
+            if not isinstance(wrong, Wrong):
+                traceback.print_exc()
+        self.runs, self.epochs, self.checkpoints = (
+            self.runs + 1,
+            self.epochs + run.epochs,
+            self.checkpoints + run.checkpoints,
+        )
+        self.disturbances += run.kills
+        happened = ", ".join(map(str, run.kills)) or "nothing disturbed"
+        counts = f"{run.lives} drivers, {run.checkpoints} checkpoints, {run.epochs} of epochs"
+        took = f"{time.monotonic() - started:.0f} s, {counts}"
+        ended = "".join(f"\n  ended {count} times: {error}" for error, count in run.errors.items())
+        print(f"run {number}: {plan}: {happened}; {took}: {verdict}{ended}", flush=True)
+        if verdict == "ok" and not self.arguments.keep:
+            shutil.rmtree(path)
+
+    def show(self) -> None:
+        """Say what came of all of them."""
+        print(table(self.disturbances))
+        for number in self.differences:
+            print(f"to reproduce: {_again(self.arguments, number)}")
+        said = f"{len(self.disturbances)} disturbances, {self.checkpoints} checkpoints, {self.epochs} epochs"
+        print(f"{self.runs} disturbed runs, {said}, {len(self.differences)} differences", flush=True)
 
 
 def _again(arguments: argparse.Namespace, number: int) -> str:
