@@ -10,6 +10,7 @@
 #   make docs        (the pages as a site, build/site/index.html)
 #   make test-matrix [ARGS="--python 3.10 --spark 4.1 4.2"]   (a few tests with each version of PySpark and Python)
 #   make chaos [SECONDS=300] [SEED=1] [ARGS="--run 17"]   (random jobs, random kills: tests/chaos/)
+#   make chaos ARGS=--realtime                            (the same in Real-Time Mode, on a broker; also stops)
 #   make bench [ARGS="-k backlog"]   make bench-full   make bench-backlogs   make bench-growth   make bench-peers
 #       (benchmarks/README.md)
 

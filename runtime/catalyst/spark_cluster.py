@@ -114,6 +114,14 @@ def task_slots(spark: SparkSession) -> int:
     return max(now, asked * (cores // each))
 
 
+def most_task_failures(spark: SparkSession) -> int:
+    """How often a task may fail before Spark gives its job up; 1 in local mode, unless the master says otherwise."""
+    context: Any = spark.sparkContext
+    with contextlib.suppress(NO_SUCH_MEMBER):
+        return int(context._jsc.sc().taskScheduler().maxTaskFailures())
+    return 1
+
+
 def running_stages(spark: SparkSession, *tags: str) -> list[RunningStage]:
     """What runs of the jobs with a tag, by the store that Spark's UI reads; nothing if this version does not tell.
 

@@ -23,7 +23,7 @@ def is_of_a_cancelled_job(error: BaseException, spark: SparkSession) -> bool:
     """True if a Spark job was cancelled, which the error says or which was its cause; False if the JVM is gone."""
     try:
         conditions = list(_conditions(error))
-        return CANCELLED in conditions or (set(conditions) == {None} and _is_stopped(spark))
+        return CANCELLED in conditions or (set(conditions) == {None} and is_stopped(spark))
     except (Py4JError, OSError):
         return False
 
@@ -46,6 +46,7 @@ def _condition(java: Any) -> str | None:
     return None if found is None else str(found)
 
 
-def _is_stopped(spark: SparkSession) -> bool:
+def is_stopped(spark: SparkSession) -> bool:
+    """True if the application has ended."""
     context = spark.sparkContext._jsc
     return context is None or bool(context.sc().isStopped())

@@ -7,6 +7,8 @@ is the first process that manages to create the flag file (a retried task runs i
 ``kill-daemon-once:/tmp/flag`` takes the daemon along that the Python worker was forked from, and
 ``kill-executor-once:/tmp/flag`` the whole executor: the JVM that started the daemon.  ``kill-machine-once:/tmp/flag``
 also takes the process that started the executor: a standalone cluster's worker.
+``hold-once:/tmp/flag`` writes the process's id into the flag file, which must not exist, and waits until a file with
+the suffix ``.go`` appears beside it: whoever looks on kills or stops what it wants meanwhile.
 ``kill-beside:other``: a thread that completes a checkpoint beside the epochs waits there until another thread reaches
 ``other``, and then the process dies; whoever has the turn goes on.
 Unset (always, outside tests) a point costs one dictionary look-up.
@@ -48,6 +50,8 @@ def failpoint(name: str) -> None:
         verb, _, argument = action.partition(":")
         if verb == "kill-beside":
             _kill_beside(argument)
+        elif verb == "hold-once":
+            _hold_once(argument)
         elif verb in _ONCE:
             _kill_once(argument, _ONCE[verb])
         elif _hits[name] == int(argument or 1):
@@ -66,6 +70,17 @@ def _kill_beside(other: str) -> None:
         while _hits[other] == before:
             time.sleep(0.005)
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _hold_once(flag: str) -> None:
+    try:
+        descriptor = os.open(flag, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+    except FileExistsError:
+        return
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(f"{os.getpid()}\n")
+    while not os.path.exists(f"{flag}.go"):
+        time.sleep(0.002)
 
 
 def _kill_once(flag: str, generations: int) -> None:

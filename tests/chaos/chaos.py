@@ -2,6 +2,10 @@
 
 ``python tests/chaos/chaos.py --seconds 300 --seed 1`` (or ``make chaos SECONDS=300 SEED=1``); the last line is
 ``N disturbed runs, K kills, E epochs beside checkpoints, D differences``.  ``--seed 1 --run 17`` repeats one of them.
+
+With ``--realtime`` the jobs are in Real-Time Mode, from topic to topic of a broker that is started for it, and their
+processes are also stopped, and go on (``live_run.py``).  The last line then is
+``N disturbed runs, K disturbances, C checkpoints, E epochs, D differences``.
 """
 
 from __future__ import annotations
@@ -12,20 +16,23 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "e2e"))
 
 from dataclasses import replace
 
+import live_series
 from drivers import Drivers, Wrong
 from plans import Plan, plan_of
 from run import Run
+from series import made, numbers
 
 
 def main() -> int:
     arguments = _parse()
+    if arguments.realtime:
+        return live_series.perform(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that no driver is left behind
     folder = Path(tempfile.mkdtemp(prefix="mixedmode-chaos-"))
     drivers = Drivers(folder, arguments.deadline)
@@ -33,9 +40,9 @@ def main() -> int:
     runs = kills = overlaps = 0
     differences: list[int] = []
     try:
-        for number in _numbers(arguments, began):
+        for number in numbers(arguments, began):
             plan = _plan(arguments, number)
-            run, started = Run(plan, _made(folder / f"run-{number}"), drivers), time.monotonic()
+            run, started = Run(plan, made(folder / f"run-{number}"), drivers), time.monotonic()
             try:
                 run.perform()
                 verdict = "ok"
@@ -75,23 +82,13 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--cluster-every", type=int, default=8, help="every how manieth run is on a cluster; 0: none")
     parser.add_argument("--deadline", type=float, default=300, help="the most that a step may take, in seconds")
     parser.add_argument("--keep", action="store_true", help="keep files and logs of all runs")
+    parser.add_argument("--realtime", action="store_true", help="jobs in Real-Time Mode")
+    parser.add_argument("--jobs", type=int, default=1, help="so many runs at once, in Real-Time Mode")
     parser.add_argument("--calm", action="store_true", help="kill nothing: is it the job, or the kills?")
     arguments = parser.parse_args()
     if arguments.seconds is None and arguments.runs is None and arguments.run is None:
         arguments.seconds = 60
     return arguments
-
-
-def _numbers(arguments: argparse.Namespace, began: float) -> Iterator[int]:
-    if arguments.run is not None:
-        yield arguments.run
-        return
-    number = 0
-    while (arguments.runs is None or number < arguments.runs) and (
-        arguments.seconds is None or time.monotonic() - began < arguments.seconds
-    ):
-        yield number
-        number += 1
 
 
 def _plan(arguments: argparse.Namespace, number: int) -> Plan:
@@ -103,11 +100,6 @@ def _plan(arguments: argparse.Namespace, number: int) -> Plan:
 def _again(arguments: argparse.Namespace, number: int) -> str:
     every = arguments.cluster_every
     return f"{sys.executable} tests/chaos/chaos.py --seed {arguments.seed} --run {number} --cluster-every {every}"
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
 
 
 if __name__ == "__main__":

@@ -1,16 +1,12 @@
 """A driver that runs jobs as it is told, in a process of its own, to be killed.
 
-``python driver.py <folder> <reply descriptor> <master>`` reads commands from its input, one JSON object a line, and
-answers each with one.  ``<folder>`` takes its flags and kills; see :mod:`disturber`.
+``python driver.py <folder> <reply descriptor> <master>`` takes :mod:`commands`.  ``<folder>`` takes its flags and
+kills; see :mod:`disturber`.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import sys
-import time
-import traceback
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +15,8 @@ sys.path.append(str(HERE.parent / "e2e"))
 
 import jobs  # noqa: E402
 import outputs  # noqa: E402
-import process_tree  # noqa: E402
 import support  # noqa: E402
+from commands import serve  # noqa: E402
 from disturber import Disturber, prepare_workers  # noqa: E402
 from mixedmode import MixedQuery, state_reader  # noqa: E402
 from mixedmode.runtime.driver.checkpoint import housekeeping  # noqa: E402
@@ -113,21 +109,7 @@ def main(folder: Path, replies: int, master: str) -> None:
     import mixedmode.runtime.query  # noqa: F401  (and with it whatever has failpoints)
 
     disturber.install()
-    driver = Driver(spark, disturber)
-    with open(replies, "w", encoding="utf-8", buffering=1) as out:
-        out.write(json.dumps({"ok": "started"}) + "\n")
-        for line in sys.stdin:
-            command = json.loads(line)
-            print(f"== {time.strftime('%X')} {line.strip()}", flush=True)
-            answer: dict[str, Any] = {}
-            try:
-                answer["ok"] = getattr(driver, command.pop("do"))(**command)
-            except Exception as error:
-                print(traceback.format_exc(), flush=True)
-                jvms = process_tree.find(os.getpid(), "jvm")
-                answer = {"error": f"{type(error).__name__}: {str(error)[:2000]}", "jvm": bool(jvms)}
-            out.write(json.dumps(answer, default=str) + "\n")
-    os._exit(0)  # no need to wait for the JVM to say good-bye
+    serve(Driver(spark, disturber), replies)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import os
 import select
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,21 @@ class DriverProcess:
         folder: of its own; takes its log, flags and kills.
         cluster: whether it has a cluster of two executors.
         deadline_s: the most that a command may take.
+        script: what it runs.
+        arguments: of the script, behind the folder and the descriptor.
+        more: is in its environment, too.
     """
 
-    def __init__(self, folder: Path, cluster: bool, deadline_s: float) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        cluster: bool,
+        deadline_s: float,
+        *,
+        script: str = "driver.py",
+        arguments: Sequence[str] | None = None,
+        more: Mapping[str, str] | None = None,
+    ) -> None:
         self.folder = folder
         self.log = folder / "log"
         self._deadline_s = deadline_s
@@ -44,16 +57,18 @@ class DriverProcess:
         environment = {
             # A driver of few jobs is gone before optimised code would pay.
             "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name != "SPARK_HOME"},  # workers as users have them
+            **(more or {}),
             "TZ": "UTC",
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
-        environment.pop("SPARK_HOME", None)  # workers as users have them
         if cluster:
             environment["SPARK_HOME"] = str(_spark_home(folder))
+        if arguments is None:
+            arguments = [CLUSTER if cluster else LOCAL]
         with open(self.log, "w", encoding="utf-8") as log:
             self._process = subprocess.Popen(
-                [sys.executable, str(HERE / "driver.py"), str(folder), str(far_end), CLUSTER if cluster else LOCAL],
+                [sys.executable, str(HERE / script), str(folder), str(far_end), *arguments],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -68,6 +83,10 @@ class DriverProcess:
         self._buffer = b""
         self._overlaps = 0
         self._answer("to start")
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def ask(self, **command: Any) -> Any:
         """Have it do something; returns what that gives.

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-from typing import Any
-
 from hypothesis import given
 from hypothesis import strategies as st
+from page_code import code_with
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "real-time.md"
-
-
-def code_with(name: str) -> Any:
-    """What a block of the page defines under a name."""
-    (code,) = [code for code in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if name in code]
-    scope: dict[str, Any] = {}
-    exec(compile(code, str(PAGE), "exec"), scope)
-    return scope[name]
+PAGE = "real-time.md"
 
 
 def headers(run: int, epoch: int, sequence: int) -> list[tuple[str, bytes]]:
@@ -26,7 +15,7 @@ def headers(run: int, epoch: int, sequence: int) -> list[tuple[str, bytes]]:
 
 
 def test_an_older_message_that_comes_late_is_no_news() -> None:
-    reader = code_with("LastOfEachKey")()
+    reader = code_with(PAGE, "LastOfEachKey")()
     assert reader.is_news(b"a", headers(3, 1, 0))
     assert reader.is_news(b"a", headers(3, 1, 9))
     assert reader.is_news(b"a", headers(3, 1, 10))  # numbers, not texts
@@ -38,7 +27,7 @@ def test_an_older_message_that_comes_late_is_no_news() -> None:
 
 
 def test_micro_batches_end_the_runs_before_them() -> None:
-    reader = code_with("LastOfEachKey")()
+    reader = code_with(PAGE, "LastOfEachKey")()
     assert reader.is_news(b"a", None)
     assert reader.is_news(b"a", headers(3, 1, 0))
     assert reader.is_news(b"a", [("own", b"x")])
@@ -81,7 +70,7 @@ def runs(draw: st.DrawFn) -> tuple[list[tuple[int, int, int]], list[tuple[int, i
 def test_what_was_replaced_is_left_out(found: tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]) -> None:
     """Each row counts once, in its committed epoch, whenever the messages of an aborted epoch arrive."""
     sent, counts = found
-    places = code_with("not_replaced")([(run, epoch) for run, epoch, _ in sent])
+    places = code_with(PAGE, "not_replaced")([(run, epoch) for run, epoch, _ in sent])
     assert sorted(sent[place] for place in places) == sorted(counts)
 
 
@@ -90,7 +79,7 @@ def test_the_last_news_of_a_key_is_the_last_that_counts(
     found: tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]],
 ) -> None:
     sent, counts = found
-    reader, last = code_with("LastOfEachKey")(), {}
+    reader, last = code_with(PAGE, "LastOfEachKey")(), {}
     for run, epoch, row in sent:
         if reader.is_news(row % 2, headers(run, epoch, row)):
             last[row % 2] = run, epoch, row

@@ -1,6 +1,7 @@
-"""A job in a process of its own: ``python driver_realtime.py <folder> <brokers> <kind> <trigger> <interval> <life>``.
+"""A job in a process of its own: ``python driver_realtime.py <folder> <brokers> <kind> <trigger> <interval> <life> …``.
 
-It reads the topic that the folder's file ``source`` names, and sends to that of ``target``.  Lives:
+Behind the life come options of the job, ``name=value``, and perhaps ``master=…``.  It reads the topic
+that the folder's file ``source`` names, and sends to that of ``target``.  Lives:
 
 - ``<from>-<to>``: it is sent these values, commits them, and stops.
 - ``twice:<from>-<to>``: it does so twice in one application: the first time with what the topic has.
@@ -26,6 +27,8 @@ from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
 WAIT_S = 240
+#: As few slots as may be: for two source partitions, two shards, and one to spare.
+MASTER = "local[5]"
 #: Applications have these, for Real-Time Mode; epochs of tests are shorter than users may have them.
 SETTINGS = {
     "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "5",
@@ -89,30 +92,36 @@ def deduplication(rows: Any) -> Any:
 KINDS = {"processor": processor, "sessions": sessions, "aggregate": aggregate, "deduplication": deduplication}
 
 
-def job(spark: Any, brokers: str, source: str, target: str, checkpoints: str, kind: str) -> Any:
+def job(
+    spark: Any, brokers: str, source: str, target: str, checkpoints: str, kind: str, options: dict[str, str]
+) -> Any:
     """The writer of a job of a kind, from one topic to another."""
     stream = spark.readStream.format("kafka").option("kafka.bootstrap.servers", brokers).option("subscribe", source)
     messages = kafka_support.without_positions(stream.option("startingOffsets", "earliest").load())
     rows = read(live=messages.withColumn("text", F.format_string("%06d", F.col("value"))))
     writer = KINDS[kind](rows).writeStream.format("kafka").option("kafka.bootstrap.servers", brokers)
-    writer = writer.option("topic", target).option("checkpointLocation", checkpoints).option("pipeline.parallelism", 2)
+    writer = writer.option("topic", target).option("checkpointLocation", checkpoints)
+    for name, value in {"pipeline.parallelism": "2", **options}.items():
+        writer = writer.option(name, value)
     return writer.outputMode("update").queryName(kind)
 
 
-def session() -> Any:
-    """Spark, with as few slots as may be: for two source partitions, two shards, and one to spare."""
+def session(master: str) -> Any:
+    """Spark."""
     cloudpickle.register_pickle_by_value(kafka_support)
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    return support.driver_session("local[5]", SETTINGS)
+    return support.driver_session(master, SETTINGS)
 
 
-def main(folder: Path, brokers: str, kind: str, trigger: str, interval: str, life: str) -> None:
+def main(folder: Path, brokers: str, kind: str, trigger: str, interval: str, life: str, *told: str) -> None:
+    options = dict(one.split("=", 1) for one in told)
     broker = Broker(brokers)
     source, target = ((folder / name).read_text() for name in ("source", "target"))
-    spark = session()
+    spark = session(options.pop("master", MASTER))
     what, _, values = life.rpartition(":")
     first, last = map(int, values.split("-"))
-    described = job(spark, brokers, source, target, str(folder / "checkpoints"), kind).trigger(**{trigger: interval})
+    writer = job(spark, brokers, source, target, str(folder / "checkpoints"), kind, options)
+    described = writer.trigger(**{trigger: interval})
     if what == "twice":
         query = described.start()
         query.processAllAvailable()

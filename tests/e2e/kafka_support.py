@@ -39,6 +39,35 @@ def send(broker: Broker, topic: str, values: Iterable[int], partitions: int = 2)
     broker.send(topic, [(value % partitions, f"k{value % 5},{value},{value}") for value in values])
 
 
+#: Key, value, and headers as confluent-kafka has them.
+Message = tuple[str, str, list[tuple[str, bytes]]]
+
+
+def messages(broker: Broker, topic: str) -> list[Message]:
+    """All committed messages of a topic whose keys and values are texts, each partition's in order."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    options = {"group.id": "tests", "enable.partition.eof": True, "enable.auto.commit": False}
+    consumer, found = Consumer({"bootstrap.servers": broker.bootstrap, **options}), []
+    ends = broker.ends(topic)
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
+    while ends:
+        message = consumer.poll(60)
+        assert message is not None
+        if message.error() is None:
+            found.append((message.key().decode(), message.value().decode(), message.headers() or []))
+        else:
+            ends.pop(message.partition(), None)
+    consumer.close()
+    return found
+
+
+def token(headers: list[tuple[str, bytes]]) -> tuple[int, int] | None:
+    """Run and epoch of a message that was sent in Real-Time Mode; None: it was not."""
+    told = {name: int(value) for name, value in headers if name.startswith("mixedmode.")}
+    return (told["mixedmode.run"], told["mixedmode.epoch"]) if told else None
+
+
 class Numbered(StatefulProcessor):
     """Hands on its rows, numbered by key."""
 

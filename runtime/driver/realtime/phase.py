@@ -9,18 +9,22 @@
 4. The order of the next epoch is written.  Its shards have been waiting for it.
 
 What ends the query within an epoch, or keeps an epoch from being committed, costs that epoch: its messages may be in
-the output, and the next run, in Real-Time Mode or with micro-batches, begins where the last commit is.
+the output, and the next query begins where the last commit is: another one of this driver's, or that of the next run,
+in Real-Time Mode or with micro-batches.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import time
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING
 
-from ....errors import PlanError
+from ....errors import MixedModeError, PlanError, QueryError
 from ...catalyst.columns import column_fold
+from ...catalyst.spark_cluster import most_task_failures
 from ...catalyst.spark_plans import analyzed, frame_of
 from ...checkpoints.metadata import SparkPosition
 from ...connectors.sinks.kafka.live_messages import LiveMessages, live_options
@@ -29,6 +33,7 @@ from ...connectors.sinks.kafka.sink import KafkaSink
 from ...connectors.sinks.spark_writer import SparkWriterSink
 from ...jobs.realtime.live_rows import LiveRows, NotLiveRows
 from ...jobs.stage_epoch import StageEpoch, StageResult
+from ...jvm.job_cancellation import is_stopped
 from ...operators.contract import EpochSpec
 from ...spark_io.spark_kafka import topic_range
 from ...spark_io.spark_sources import sources
@@ -62,30 +67,63 @@ logger = logging.getLogger(__name__)
 _LOOK_EVERY_S, _ASK_EVERY_S = 0.02, 0.005
 #: Cancelled tasks hold their slots for some seconds: so long, and so often, the first epoch asks for slots.
 _SLOTS_WITHIN_S, _SLOTS_EVERY_S = 60.0, 1.0
+#: More queries than a run ever has.
+_MOST_ATTEMPTS = 1_000_000
 #: The trigger of its checkpoints.
 _TRIGGER = "end of a real-time epoch"
 _NOT_NOW = "the query is in Real-Time Mode, where its Spark query holds the shards; stop it, and start it again"
 
 
 def run_real_time(run: RunningJob, ending: Ending, phase: Phase) -> None:
-    """Epochs in Real-Time Mode until the query is stopped."""
-    context = run.context
-    assert run.job.live is not None and phase.real_time_ms is not None, "the plan has such a phase for a live source"
+    """Epochs in Real-Time Mode until the query is stopped.
+
+    Spark ends a query in this mode when one of its tasks fails.  A new query begins where the last commit is, as often
+    as Spark would have tried that task for a micro-batch: an epoch fails for good as often in a row.
+    """
+    most, failures = most_task_failures(run.job.spark), 0
+    for attempt in count():
+        real_time = _attempt(run, ending, phase, attempt)
+        try:
+            real_time.perform()
+            return
+        except EpochFailed as failed:
+            failures = 1 if real_time.has_committed else failures + 1
+            if failures >= most:
+                raise failed.error from failed.error.__cause__
+            logger.warning(
+                "%s: epoch %d in Real-Time Mode has failed (%d of %d times, spark.task.maxFailures) and begins again"
+                " behind the last checkpoint: %s",
+                run.job.name or "the query",
+                run.state.epoch + 1,
+                failures,
+                most,
+                failed.error,
+            )
+
+
+def _attempt(run: RunningJob, ending: Ending, phase: Phase, attempt: int) -> RealTimePhase:
+    """The phase with a query, a token and a folder that no other has; what older ones still say goes nowhere."""
+    context, live = run.context, run.job.live
+    assert live is not None and phase.real_time_ms is not None, "the plan has such a phase for a live source"
     store = context.store
-    folder = run_folder(store.filesystem, store.home, context.run_id)
+    folder = run_folder(store.filesystem, store.home, f"{context.run_id}-{attempt}")
     folder.make()
-    remove_other_runs(store.filesystem, runs_folder(store.home), str(context.run_id))
-    log = f"{folder.path}/spark"
-    uri = spark_uri(run.job.spark, store.location, log)
-    query = RealTimeQuery(run.job.live.sparkSession, uri, run.job.name, phase.real_time_ms)
-    real_time = RealTimePhase(run, ending, phase, folder, query)
-    try:
-        with context.turn:
-            real_time.begin(log)
-        real_time.go_on()
-    finally:
-        query.stop()
-        query.close()
+    remove_other_runs(store.filesystem, runs_folder(store.home), os.path.basename(folder.path))
+    uri = spark_uri(run.job.spark, store.location, f"{folder.path}/spark")
+    query = RealTimeQuery(live.sparkSession, uri, run.job.name, phase.real_time_ms)
+    return RealTimePhase(run, ending, phase, folder, query, attempt)
+
+
+class EpochFailed(Exception):
+    """An epoch has failed by itself: it may begin again.
+
+    Args:
+        error: why.
+    """
+
+    def __init__(self, error: MixedModeError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 @dataclass
@@ -98,6 +136,7 @@ class RealTimePhase:
         phase: the phase.
         folder: what the driver and the shards tell each other.
         query: Spark's.
+        attempt: how many queries the run has had before.
     """
 
     run: RunningJob
@@ -105,6 +144,9 @@ class RealTimePhase:
     phase: Phase
     folder: RunFolder
     query: RealTimeQuery
+    attempt: int
+    #: Whether an epoch of this attempt is committed.
+    has_committed: bool = field(init=False, default=False)
     #: What is committed; None: the source has not begun.
     _position: SourcePosition | None = field(init=False, default=None)
     #: The batch in hand, and what its shards are told.
@@ -118,8 +160,22 @@ class RealTimePhase:
     #: Who waits for output, and where the topic ended when that was seen: an epoch ends by the clock, whatever waits.
     _waiting: dict[CommitRequest, Offsets] = field(init=False, default_factory=dict)
 
-    def begin(self, log: str) -> None:
-        """Start the query where the last commit is, and have its first epoch begin; ``log``: folder of Spark's log."""
+    def perform(self) -> None:
+        """Commit epochs until the query is stopped.
+
+        Raises:
+            EpochFailed: the query has ended by itself, or an epoch is not whole.
+        """
+        try:
+            with self.run.context.turn:
+                self._begin()
+            self._go_on()
+        finally:
+            self.query.stop()
+            self.query.close()
+
+    def _begin(self) -> None:
+        """Start the query where the last commit is, and have its first epoch begin."""
         run, store = self.run, self.run.context.store
         run.checkpoints.wait()
         stage, held = self._stage
@@ -127,7 +183,7 @@ class RealTimePhase:
         position, batch = _committed(run)
         self._position = position
         if position is not None:
-            write_log(store.filesystem, log, batch, position)
+            write_log(store.filesystem, f"{self.folder.path}/spark", batch, position)
         try:
             self._rows = live_rows(run.job, held.max_parallelism)
         except NotLiveRows as why:
@@ -146,14 +202,22 @@ class RealTimePhase:
         self.query.start(in_shards, self._task(self._rows))
 
     def _start_again(self) -> None:
-        """Start a query again that has found too few slots before its first epoch; any other failure is the run's."""
-        if time.monotonic() >= self._slots_until_s or not self.query.lacks_slots:
-            self.query.raise_failure()
+        """Start a query again that has found too few slots before its first epoch.
+
+        Raises:
+            EpochFailed: it has ended otherwise.
+            QueryError: there are too few slots after all, or the application is over.
+        """
+        lacks_slots = self.query.lacks_slots
+        if is_stopped(self.run.job.spark) or (lacks_slots and time.monotonic() >= self._slots_until_s):
+            raise self.query.failure
+        if not lacks_slots:
+            raise EpochFailed(self.query.failure)
         logger.info("%s waits for task slots", self.run.job.name or "the query")
         self.run.context.wake.wait(_SLOTS_EVERY_S)
         self._start()
 
-    def go_on(self) -> None:
+    def _go_on(self) -> None:
         """Commit what is whole, until the query is stopped or fails."""
         context = self.run.context
         shards = len(self._stage[1].shards)
@@ -176,7 +240,10 @@ class RealTimePhase:
             time.sleep(_ASK_EVERY_S)
         reports = self.folder.reports(self._batch, shards)
         failpoint("realtime-before-check")
-        check_whole(self._batch, self._position, told, reports)
+        try:
+            check_whole(self._batch, self._position, told, reports)
+        except QueryError as error:
+            raise EpochFailed(error) from error
         with context.turn:
             if not context.stopping.is_set():
                 self._commit(told, [one.report for one in reports])
@@ -197,7 +264,7 @@ class RealTimePhase:
                 if run.context.savepoints.ready_stop() is not None:
                     return
         failpoint("realtime-committed")
-        self._slots_until_s = 0.0
+        self._slots_until_s, self.has_committed = 0.0, True
         self._grant(told.end.offsets)
         self.ending.serve(self.phase)
         self._order(BatchId(batch + 1))
@@ -255,14 +322,15 @@ class RealTimePhase:
             operator=shard_task.operator,
             states=shard_task.states.emptied(),
             rows=rows.portions,
-            messages=live_messages(run.job.sink, run.job.spark, self._generation),
+            messages=live_messages(run.job.sink, run.job.spark, self._number),
         )
 
     @property
-    def _generation(self) -> int:
+    def _number(self) -> int:
+        """Greater than those of all attempts before, of this run and of others."""
         claim = self.run.context.lease.claim
         assert claim is not None, "the run has claimed its location"
-        return claim.generation
+        return claim.generation * _MOST_ATTEMPTS + self.attempt
 
     @property
     def _stage(self) -> tuple[StageSpec, StageState]:

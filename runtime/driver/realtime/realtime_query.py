@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ....errors import QueryError
+from ....errors import MixedModeError, QueryError
 from ...catalyst.spark_cluster import active_tasks
 from ...catalyst.types.arrow_functions import mapped_in_arrow
 from ...checkpoints.metadata import SparkPosition
@@ -184,22 +184,18 @@ class RealTimeQuery:
         error = self.query.exception()
         return error is not None and _TOO_FEW_SLOTS in str(error)
 
-    def raise_failure(self) -> None:
-        """Raise what has ended it.
-
-        Raises:
-            QueryError: Spark says so.
-            MixedModeError: a task has raised it.
-        """
+    @property
+    def failure(self) -> MixedModeError:
+        """What has ended it."""
         error = self.query.exception()
         if error is None:
-            raise QueryError("the live source's query has ended, and Spark does not say why")
+            return QueryError("the live source's query has ended, and Spark does not say why")
         translated = translate(error)
-        if translated is not error:
-            raise translated from error
-        raise QueryError(
-            f"{what_happened(error)}\nin Spark's query of the live input, whose log is {self._log}"
-        ) from error
+        if not isinstance(translated, MixedModeError):
+            where = f"in Spark's query of the live input, whose log is {self._log}"
+            translated = QueryError(f"{what_happened(error)}\n{where}")
+            translated.__cause__ = error
+        return translated
 
     def stop(self) -> None:
         """Stop it, and wait until its tasks have ended; what it has begun is read again by the next run."""

@@ -78,6 +78,7 @@ class RealTimeTask:
         order = self.folder.wait_for_order(batch)
         failpoint("realtime-task-begins")
         epoch = _ShardEpoch(self, shard, order, context.taskAttemptId())
+        failpoint("realtime-task-opened")
         with _without_full_collections():
             while (rows := arrived.take()) is not None:
                 epoch.take(rows)
@@ -85,6 +86,7 @@ class RealTimeTask:
         report = epoch.finish()
         failpoint("realtime-task-before-report")
         self.folder.write_report(batch, report)
+        failpoint("realtime-task-reported")
         yield pa.record_batch({NOTHING_COLUMN: pa.array([], pa.bool_())})
 
 

@@ -47,33 +47,29 @@ class RealTimeJob:
         """Have messages in the source before the next life begins."""
         kafka_support.send(self.broker, (self.folder / "source").read_text(), values)
 
-    def life(self, life: str, *, real_time: str | None = "2 seconds", points: str = "") -> int:
-        """One life of its driver; returns the exit code.  ``real_time`` None: with micro-batches."""
+    def life(self, life: str, *told: str, real_time: str | None = "2 seconds", points: str = "") -> int:
+        """One life of its driver; returns the exit code.  ``real_time`` None: with micro-batches.
+
+        Args:
+            life: what it does.
+            told: options of the job, or its master: ``name=value``.
+            real_time: length of an epoch.
+            points: where who dies.
+        """
         trigger = ("processingTime", "0 seconds") if real_time is None else ("realTime", real_time)
         done = self.jvm.run(
-            DRIVER, self.folder, self.broker.bootstrap, self.kind, *trigger, life, MIXEDMODE_FAILPOINTS=points
+            DRIVER, self.folder, self.broker.bootstrap, self.kind, *trigger, life, *told, MIXEDMODE_FAILPOINTS=points
         )
         return done.returncode
 
     def messages(self) -> list[Message]:
         """All messages of the output, in order."""
-        from confluent_kafka import Consumer, TopicPartition
-
-        topic = (self.folder / "target").read_text()
-        ends = self.broker.ends(topic)
-        options = {"bootstrap.servers": self.broker.bootstrap, "group.id": "tests", "enable.partition.eof": True}
-        consumer, found = Consumer(options), []
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
-        while ends:
-            message = consumer.poll(60)
-            assert message is not None
-            if message.error() is not None:
-                ends.pop(message.partition(), None)
-                continue
-            told = {name: int(value) for name, value in message.headers() or ()}
-            at = (told.get(RUN_HEADER), told.get(EPOCH_HEADER, 0), told.get(SEQUENCE_HEADER, 0))
-            found.append(Message(message.key().decode(), message.value().decode(), *at))
-        consumer.close()
+        found = []
+        for key, value, headers in kafka_support.messages(self.broker, (self.folder / "target").read_text()):
+            told = {name: int(number) for name, number in headers}
+            found.append(
+                Message(key, value, told.get(RUN_HEADER), told.get(EPOCH_HEADER, 0), told.get(SEQUENCE_HEADER, 0))
+            )
         return found
 
     def output(self) -> list[Message]:

@@ -46,6 +46,17 @@ def test_a_torn_epoch_is_never_committed(kafka: Broker, driver_jvm: DriverJvm, t
     check_each_once(each_once(output), range(50))
 
 
+def test_an_epoch_begins_again_in_the_same_driver(kafka: Broker, driver_jvm: DriverJvm, tmp_path: Path) -> None:
+    """Where a task may fail more often than once, a worker that dies costs an epoch, and not the query."""
+    job = RealTimeJob.of(kafka, driver_jvm, tmp_path, "processor")
+    killed = tmp_path / "killed"
+    assert job.life("0-30", "master=local[5,2]", points=f"realtime-task-end-of-rows=kill-once:{killed}") == 0
+    assert killed.exists()
+    check_each_once(each_once(job.output()), range(30))
+    runs = {one.run for one in job.messages()} - {None}
+    assert len(runs) == 2, "the epoch that was torn has sent, too"
+
+
 @pytest.mark.parametrize("point", ["realtime-before-commit", "checkpoint-after-metadata", "realtime-committed"])
 def test_a_driver_dies_at_a_commit(kafka: Broker, driver_jvm: DriverJvm, tmp_path: Path, point: str) -> None:
     """What ``_metadata`` names is committed, whatever Spark's log says."""

@@ -51,6 +51,17 @@ def test_a_query_starts_again_at_once_in_the_same_application(
     check_each_once(each_once(job.output()), range(50))
 
 
+def test_micro_batches_take_the_place_of_missing_slots(kafka: Broker, driver_jvm: DriverJvm, tmp_path: Path) -> None:
+    """With the option a job that has too few slots runs, and goes on in Real-Time Mode when it needs fewer."""
+    job = RealTimeJob.of(kafka, driver_jvm, tmp_path, "processor")
+    job.send(range(30))
+    assert job.life("30-50", "pipeline.parallelism=3", "execution.realtime.fallback=micro-batch") == 0
+    assert {one.run for one in job.messages()} == {None}
+    assert job.life("50-70", "execution.realtime.fallback=micro-batch") == 0
+    check_each_once(each_once(job.output()), range(70))
+    assert len({one.run for one in job.messages()}) == 2
+
+
 def test_a_deduplication_equals_a_batch(kafka: Broker, driver_jvm: DriverJvm, tmp_path: Path) -> None:
     """Each key comes out once, though its rows come in several phases."""
     job = RealTimeJob.of(kafka, driver_jvm, tmp_path, "deduplication")
