@@ -129,7 +129,7 @@ def check_rows(job: JobSpec) -> None:
     why = why_not_output(job)
     if why is not None:
         raise PlanError(
-            "trigger(realTime=…) has the tasks of the keyed stage compute what follows it, as rows that go back to Spark"
+            "trigger(realTime=…) has the keyed stage's own tasks compute what follows it, as rows that go back to Spark"
             f" would wait for others, and they cannot: {why}. Compute it before the keyed stage or in a processor, or"
             " use trigger(processingTime=…)",
             code="MIXEDMODE_NOT_SUPPORTED",

@@ -115,9 +115,7 @@ def _bits_of_5(power: int) -> int:
     return _BITS_OF_5[power] if power < len(_BITS_OF_5) else power * 3
 
 
-def _divided(
-    fraction: int, bits: int, tiny: int, exponent: int, significant: int, decimal: int
-) -> tuple[str, int]:
+def _divided(fraction: int, bits: int, tiny: int, exponent: int, significant: int, decimal: int) -> tuple[str, int]:
     """Picks one digit after the other off a quotient until what is left means nothing."""
     fives, s_fives = max(0, -decimal), max(0, decimal)
     twos, s_twos = fives + tiny + exponent, s_fives + tiny

@@ -142,7 +142,9 @@ def _json_values(one: pa.Array, zone: Zone | None, *, before_19: bool) -> list[s
         assert zone is not None, "the translation gives times a zone"
         local, offsets, nulls = _clock(one, zone)
         ends = [_offset(offset) for offset in offsets.tolist()] if one.type.tz else [""] * len(local)
-        return _with_nulls([f'"{a}{b}"' for a, b in zip(_written((local // 1000).view("M8[ms]")), ends, strict=True)], nulls)
+        return _with_nulls(
+            [f'"{a}{b}"' for a, b in zip(_written((local // 1000).view("M8[ms]")), ends, strict=True)], nulls
+        )
     return [None if each is None else str(each) for each in one.to_pylist()]
 
 
@@ -155,12 +157,13 @@ def _offset(micros: int) -> str:
 
 
 def _decimal_to_whole(value: Value, one: pa.Array) -> pa.Array:
-    """Towards zero; one that does not fit is an error to Spark, too."""
+    """Towards zero; one that does not fit is an error to Spark, too, with options ``("checked",)``, else wraps around."""
     most = 1 << (value.type.bit_width - 1)
     found = [None if each is None else int(each) for each in one.to_pylist()]
-    if any(each is not None and not -most <= each < most for each in found):
+    if value.options and any(each is not None and not -most <= each < most for each in found):
         raise NotTakenError(f"a decimal does not fit into {value.type}")
-    return pa.array(found, value.type)
+    wrapped = [None if each is None else (each + most) % (2 * most) - most for each in found]
+    return pa.array(wrapped, value.type)
 
 
 def _to_decimal(value: Value, one: pa.Array) -> pa.Array:
@@ -168,7 +171,7 @@ def _to_decimal(value: Value, one: pa.Array) -> pa.Array:
     *mode, before_19 = value.options
     if not pa.types.is_floating(one.type):
         return _fitting(value.type, [None if each is None else Decimal(each) for each in one.to_pylist()], mode)
-    texts = _reals(one, before_19=before_19)
+    texts = _reals(one.cast(pa.float64()), before_19=before_19)
     # What is no number is null in each mode.
     return _fitting(value.type, [None if text is None or text[-1] in "Ny" else Decimal(text) for text in texts], mode)
 

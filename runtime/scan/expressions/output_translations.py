@@ -11,13 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...catalyst.spark_expressions import NO_SUCH_MEMBER, class_name, constant, items, without_alias
-from ..parquet_scan import NotTakenError
+from ...catalyst.spark_expressions import class_name, constant, items, without_alias
 from . import builders as of
 from . import output_texts  # noqa: F401  its functions are there wherever these expressions are known
 from .output_texts import json_string
 from .translations import BUILDS, Translation
-from .translator import Build, Translator, mode_of, not_known, type_of
+from .translator import Translator, mode_of, not_known, type_of
 from .values import FUNCTIONS, Value
 from .zones import Zone, zone_of
 
@@ -96,8 +95,8 @@ def _cast(to: OutputTranslator, expression: Any, children: list[Any]) -> Value:
         return Value("to_decimal", data_type, (one,), (*mode, to.before_19))
     if is_.is_decimal(one.type) and data_type == _DOUBLE:
         return Value("decimal_as_double", data_type, (one,))
-    if is_.is_decimal(one.type) and is_.is_integer(data_type) and mode:
-        return Value("decimal_as_whole", data_type, (one,))
+    if is_.is_decimal(one.type) and is_.is_integer(data_type):
+        return Value("decimal_as_whole", data_type, (one,), mode)
     return of.cast(to, expression, children)
 
 
@@ -142,7 +141,8 @@ def _to_json(to: OutputTranslator, expression: Any, children: list[Any]) -> Valu
             if class_name(content) == "CreateNamedStruct":
                 found.append((quoted, fields(content)))
                 continue
-            value = to.value(content)
+            is_nothing = str(content.dataType().simpleString()) == "void"
+            value = Value("constant", _TEXT, (), (None,)) if is_nothing else to.value(content)
             found.append((quoted, len(arguments)))
             arguments.append(value)
             is_instant = pa.types.is_timestamp(value.type) and value.type.tz
@@ -172,7 +172,9 @@ OUTPUT_TRANSLATIONS: tuple[Translation, ...] = (
         *("CAST(d AS DECIMAL(20, 3))", "CAST(l AS DECIMAL(12, 2))", "CAST(big AS DECIMAL(20, 2))"),
         *("CAST(f AS DECIMAL(38, 10))", "CAST(CAST(m AS DECIMAL(38, 18)) AS STRING)", "CAST(i AS DECIMAL(18, 8))"),
     ),
-    _entry("Round", _round, "round(d, 2)", "round(d)", "round(d / 3, 4)", "round(big, 2)", "round(w, 1)", "round(i, 1)"),
+    _entry(
+        "Round", _round, "round(d, 2)", "round(d)", "round(d / 3, 4)", "round(big, 2)", "round(w, 1)", "round(i, 1)"
+    ),
     _entry("Divide", _divide, "d / d2", "m / m2", "big / w", "w / i", "big / big", "i / 7"),
     _entry(
         "StructsToJson",

@@ -48,7 +48,9 @@ def test_rows_that_filters_drop_are_marked(messages: DataFrame, run: Callable[[D
     """What is behind a filter would fail for rows that it drops: casts, quotients, other filters."""
     parsed = messages.where("text RLIKE '^-?[0-9]{1,9}$'").withColumn("n", F.expr("CAST(text AS INT)"))
     divided = parsed.where("n != 0").withWatermark("timestamp", "1 minute").withColumn("q", F.expr("120 DIV n"))
-    rows = divided.alias("r").where("r.q + 1 > 0").select("n", "q", F.lit(7).alias("seven"), (F.col("q") + 0).alias("p"))
+    rows = (
+        divided.alias("r").where("r.q + 1 > 0").select("n", "q", F.lit(7).alias("seven"), (F.col("q") + 0).alias("p"))
+    )
     assert refusal(rows) is None
     found = run(with_positions(rows, {}))
     assert found[0].__fields__ == ["n", "q", "seven", "p", "__partition", "__offset", KEPT_COLUMN]

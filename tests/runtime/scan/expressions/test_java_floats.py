@@ -12,7 +12,19 @@ from mixedmode.runtime.scan.expressions.java_floats import java_text
 from pyspark.sql import SparkSession
 
 #: Those that make Java older than 19 write a digit too many, and others at the edges of its rules.
-EDGES = [0.0, -0.0, 5e-324, 1.7976931348623157e308, 2.2250738585072014e-308, 2e23, 1e23, 8.41e21, 2.0**63, 1e7, 9999999.5]
+EDGES = [
+    0.0,
+    -0.0,
+    5e-324,
+    1.7976931348623157e308,
+    2.2250738585072014e-308,
+    2e23,
+    1e23,
+    8.41e21,
+    2.0**63,
+    1e7,
+    9999999.5,
+]
 EDGES += [1e-3, 9.999e-4, 1 / 3, 0.1, 1e22, 4.35, 2.0**62 + 2.0**30, 123456789.125, 3e10, float("nan"), float("-inf")]
 
 
@@ -30,7 +42,9 @@ def test_numbers_are_written_as_this_java_writes_them(spark: SparkSession, tmp_p
     doubles = numbers(4000)
     floats = pa.array(doubles, pa.float64()).cast(pa.float32(), safe=False)
     pq.write_table(pa.table({"d": pa.array(doubles), "f": floats}), f"{tmp_path}/a.parquet")
-    found = spark.read.parquet(f"{tmp_path}/a.parquet").selectExpr("d", "f", "CAST(d AS STRING) AS a", "CAST(f AS STRING) AS b")
+    found = spark.read.parquet(f"{tmp_path}/a.parquet").selectExpr(
+        "d", "f", "CAST(d AS STRING) AS a", "CAST(f AS STRING) AS b"
+    )
     before_19 = int(spark._jvm.java.lang.Runtime.version().feature()) < 19
     wrong = []
     for one in found.collect():

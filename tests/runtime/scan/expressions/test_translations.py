@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
+
 def value_of(frame: DataFrame, sql: str) -> Value:
     """An example, translated."""
     plan = analyzed(frame.selectExpr(f"{sql} AS x"))
