@@ -147,10 +147,8 @@ class LiveRows:
             parallelism: number of shards.
         """
         portions = self.portions
-        group, names = (
-            key_group(self.keys, portions.max_parallelism),
-            [*portions.names, PARTITION_COLUMN, OFFSET_COLUMN],
-        )
+        group = key_group(self.keys, portions.max_parallelism)
+        names = [*portions.names, PARTITION_COLUMN, OFFSET_COLUMN]
         if KEPT_COLUMN in self.positioned.columns:
             # Rows that are dropped are counted by any shard, and their keys may all be null.
             names.append(KEPT_COLUMN)

@@ -157,7 +157,7 @@ def _offset(micros: int) -> str:
 
 
 def _decimal_to_whole(value: Value, one: pa.Array) -> pa.Array:
-    """Towards zero; one that does not fit is an error to Spark, too, with options ``("checked",)``, else wraps around."""
+    """Towards zero; one that does not fit is an error with options ``("checked",)``, as in Spark, else wraps around."""
     most = 1 << (value.type.bit_width - 1)
     found = [None if each is None else int(each) for each in one.to_pylist()]
     if value.options and any(each is not None and not -most <= each < most for each in found):
