@@ -15,6 +15,7 @@ from ..catalyst.types.arrow_types import arrow_schema
 from ..operators.aggregate.operator import AggregateOperator
 from ..operators.columnar.few_partials import FewPartialRows
 from ..operators.columnar.few_rows import hashed_columns
+from ..scan.computed_arguments import computed_arguments
 from ..scan.parquet_scan import NotTakenError
 from ..scan.scan_plans import recognised_rows
 from .columnar_pass import check_calls
@@ -73,12 +74,34 @@ class FewPartials:
         self._known.append((schema, found))
         return found
 
+    def of_computed(
+        self, frame: DataFrame, epoch: EpochSpec, session: Callable[[], SparkSession]
+    ) -> tuple[DataFrame, FewPartialRows]:
+        """The rows of a frame with all keys and arguments as columns, and what computes partial aggregates of these.
+
+        Args:
+            frame: as of :meth:`of`.
+            epoch: as of :meth:`of`.
+            session: as of :meth:`of`.
+
+        Raises:
+            NotTakenError: only Spark can; says why.
+        """
+        leaf = empty_frame(session(), frame.schema)
+        arguments = computed_arguments(self._operator.prepare(leaf, epoch), leaf)
+        found = self._taken(arguments.prepared, arguments.schema, epoch)
+        if found is None:
+            raise NotTakenError("only Spark computes the hash of its keys")
+        return arguments.of(frame), found
+
     def _recognised(self, session: SparkSession, schema: StructType, epoch: EpochSpec) -> FewPartialRows | None:
+        return self._taken(self._operator.prepare(empty_frame(session, schema), epoch), schema, epoch)
+
+    def _taken(self, prepared: DataFrame, schema: StructType, epoch: EpochSpec) -> FewPartialRows | None:
         operator = self._operator
         hashed = hashed_columns(operator.key_columns, operator.key_schema, operator.key_group_places)
         if hashed is None:
             return None
-        prepared = operator.prepare(empty_frame(session, schema), epoch)
         partials = recognised_rows(prepared, schema, operator.column_texts)
         own = arrow_schema(prepared.schema)
         check_calls(operator, partials, own)

@@ -109,7 +109,7 @@ def recognised_rows(prepared: DataFrame, schema: StructType, texts: Mapping[str,
         plan = analyzed(prepared)
         aggregate = _aggregate_of(plan)
         (leaf,) = leaves(plan)
-        known, conditions = _below(spark, aggregate.child(), leaf)
+        known, conditions = columns_below(spark, aggregate.child(), leaf)
         # The rows have an order, in which sums are rounded as Spark rounds them.
         reader = ExpressionReader(leaf, types, {}, "fast")
         keys, calls, condition = _computed(spark, plan, known, conditions, reader, texts)
@@ -122,7 +122,7 @@ def _recognised(spark: SparkSession, plan: Any, texts: Mapping[str, str], float_
     aggregate = _aggregate_of(plan)
     relation = relation_of(aggregate.child())
     check_relation(spark, relation, 0)
-    known, conditions = _below(spark, aggregate.child())
+    known, conditions = columns_below(spark, aggregate.child())
     reader = ExpressionReader.of_files(relation, float_sums)
     keys, calls, condition = _computed(spark, plan, known, conditions, reader, texts)
     uris, constants = _files(spark, relation.relation(), reader, condition)
@@ -318,7 +318,7 @@ def _names(options: Any) -> list[str]:
     return found
 
 
-def _below(spark: SparkSession, plan: Any, leaf: Any = None) -> tuple[Mapping[int, Any], list[Any]]:
+def columns_below(spark: SparkSession, plan: Any, leaf: Any = None) -> tuple[Mapping[int, Any], list[Any]]:
     """What each column of a plan is in terms of its one leaf, by id, and the conditions that let rows through.
 
     Args:
@@ -330,13 +330,13 @@ def _below(spark: SparkSession, plan: Any, leaf: Any = None) -> tuple[Mapping[in
     if kind == "LogicalRelation" if leaf is None else plan.equals(leaf):
         return {}, []
     if kind == "LogicalRDD" and (behind := plan_behind(plan)) is not None:
-        known, conditions = _below(spark, behind)
+        known, conditions = columns_below(spark, behind)
         columns = zip(items(plan.output()), items(behind.output()), strict=True)
         its = {one.exprId().id(): known.get(other.exprId().id(), other) for one, other in columns}
         return {**known, **its}, conditions
     if kind not in ("Project", "Filter", "SubqueryAlias"):
         raise NotTakenError(f"the rows go through {kind}")
-    known, conditions = _below(spark, plan.child(), leaf)
+    known, conditions = columns_below(spark, plan.child(), leaf)
     if kind == "Filter":
         return known, [*conditions, with_attributes(spark, plan.condition(), known)]
     if kind == "Project":

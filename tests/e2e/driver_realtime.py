@@ -89,7 +89,27 @@ def deduplication(rows: Any) -> Any:
     return rows.select("key", F.col("text").alias("value")).dropDuplicates(["key", "value"])
 
 
-KINDS = {"processor": processor, "sessions": sessions, "aggregate": aggregate, "deduplication": deduplication}
+def counts(rows: Any) -> Any:
+    """Counts, sums and averages of some rows of each key, as JSON."""
+    some = rows.where("value % 7 != 3").withColumn("price", F.expr("CAST(value / 8 AS DECIMAL(12, 3))"))
+    totals = some.groupBy("key").agg(
+        F.count("*").alias("n"),
+        F.sum("price").alias("sum"),
+        F.avg(F.length(F.reverse("text")) + F.col("value")).alias("mean"),
+        (F.max("value") - F.min("value")).alias("span"),
+        F.max("ts").alias("last"),
+    )
+    fields = F.struct("n", "sum", "mean", "last", F.col("span").cast("string").alias("span"))
+    return totals.where("span > 0").select("key", F.to_json(fields).alias("value"))
+
+
+KINDS = {
+    "aggregate": aggregate,
+    "counts": counts,
+    "deduplication": deduplication,
+    "processor": processor,
+    "sessions": sessions,
+}
 
 
 def job(

@@ -28,8 +28,6 @@ class RealTimeFacts:
     operator_refusal: str | None = None
     #: Whether ``observe`` is among the operations.
     observed: bool = False
-    #: Operations behind the stage.
-    behind: tuple[str, ...] = ()
     #: Options that are set and mean nothing in this phase, with what to do.
     options: tuple[tuple[str, str], ...] = ()
 
@@ -83,12 +81,6 @@ def _stage_refusals(job: RealTimeFacts) -> Iterator[str]:
         )
     if len(job.stages) == 1 and job.operator_refusal is not None:
         yield f"does not run {job.stages[0][1]} {job.operator_refusal}; use {_MICRO_BATCHES}"
-    if job.behind:
-        yield (
-            f"sends the rows of the keyed stage as they are, and {', '.join(job.behind)} follows it: rows that go back"
-            " through Spark would wait for others. Make key and value in the stage itself (a processor's output"
-            f" columns), or use {_MICRO_BATCHES}"
-        )
 
 
 def _output_refusals(job: RealTimeFacts) -> Iterator[str]:

@@ -37,6 +37,4 @@ def _of_aggregation(operator: Aggregation) -> str | None:
         return "with grouping sets (rollup, cube), which make several rows of one"
     if not operator.key_columns:
         return "without keys, which is one group in one shard"
-    if operator.projection is not None:
-        return "with an expression around an aggregate, which Spark computes; output the aggregate itself"
     return None

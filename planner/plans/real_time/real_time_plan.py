@@ -10,7 +10,7 @@ from ....errors import PlanError
 from ....runtime.catalyst.spark_cluster import application_setting, task_slots
 from ....runtime.checkpoints.store import stored_shards
 from ....runtime.connectors.sinks.kafka.guarantee import check_real_time_client
-from ....runtime.driver.realtime.live_input import why_not_rows
+from ....runtime.driver.realtime.live_input import why_not_output, why_not_rows
 from ....runtime.operators.output_transform import OutputTransform
 from ....runtime.operators.stateless import KIND as STATELESS
 from ....runtime.spark_io.kafka_counts import why_uncountable
@@ -118,12 +118,20 @@ def plan_real_time(job: RealTimeJob, epoch_ms: int | None) -> RealTime | None:
 
 def check_rows(job: JobSpec) -> None:
     """Raise PlanError if the rows of the stage are not the messages of the topic, one by one, or a task cannot do what
-    Spark does with those of a micro-batch."""
+    Spark does with those of a micro-batch, or behind the stage."""
     why = why_not_rows(job)
     if why is not None:
         raise PlanError(
             f"trigger(realTime=…) hands each message to the keyed stage and counts it there, and {why}. Do it in the"
             " processor, or for another topic before, or use trigger(processingTime=…)",
+            code="MIXEDMODE_NOT_SUPPORTED",
+        )
+    why = why_not_output(job)
+    if why is not None:
+        raise PlanError(
+            "trigger(realTime=…) has the keyed stage's own tasks compute what follows it, as rows that go back to Spark"
+            f" would wait for others, and they cannot: {why}. Compute it before the keyed stage or in a processor, or"
+            " use trigger(processingTime=…)",
             code="MIXEDMODE_NOT_SUPPORTED",
         )
 
@@ -143,7 +151,6 @@ def _facts(job: RealTimeJob, found: Sequence[tuple[str, PlannedSource]]) -> Real
         operator_refusal=operator_refusal(keyed[0]) if len(keyed) == 1 else None,
         observed=any(spec.observed for spec in job.specs)
         or (job.transform is not None and bool(job.transform.observed)),
-        behind=() if job.transform is None else job.transform.names,
         options=tuple(_option_refusals(job.settings)),
     )
 

@@ -50,7 +50,7 @@ from ..run.idle_wait import wait_until_due
 from ..run.running_job import RunningJob
 from ..run.shutdown import Ending
 from .epoch_check import check_whole
-from .live_input import live_rows
+from .live_input import live_output, live_rows
 from .realtime_query import BatchEnd, Offsets, RealTimeQuery, SourcePosition, write_log
 
 if TYPE_CHECKING:
@@ -322,6 +322,7 @@ class RealTimePhase:
             operator=shard_task.operator,
             states=shard_task.states.emptied(),
             rows=rows.portions,
+            output=live_output(run.job),
             messages=live_messages(run.job.sink, run.job.spark, self._number),
         )
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from ...catalyst.columns import quoted
@@ -19,7 +20,8 @@ from ...operators.contract import EpochSpec, KeyedOperator
 from ...operators.dedup.operator import DedupOperator
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ...operators.processor.definition import ProcessorStage
-from ...spark_io.message_positions import OFFSET_COLUMN, PARTITION_COLUMN, refusal, with_positions
+from ...scan.parquet_scan import NotTakenError
+from ...spark_io.message_positions import KEPT_COLUMN, OFFSET_COLUMN, PARTITION_COLUMN, refusal, with_positions
 from ...tasks.realtime.portion_rows import PortionRows
 from ...tasks.shard.task_sorter import SortPlan
 from ..few_partials import FewPartials
@@ -121,9 +123,11 @@ class LiveRows:
         sort: SortPlan,
         session: Callable[[], SparkSession],
     ) -> LiveRows:
-        few = FewPartials(operator, max_parallelism).of(frame, epoch, session)
-        if few is None:
-            raise NotLiveRows("its keys or aggregates are of a kind that only Spark computes")
+        try:
+            frame, few = FewPartials(operator, max_parallelism).of_computed(frame, epoch, session)
+        except (NotTakenError, AnalysisException) as error:
+            why = str(error).partition("\n")[0]
+            raise NotLiveRows(f"its aggregates are of a kind that only Spark computes: {why}") from error
         assert operator.group_columns is not None, "the driver has them"
         names = [f"{_KEY}{place}" for place in range(len(operator.group_columns.keys))]
         aliased = [column.alias(name) for column, name in zip(operator.group_columns.keys, names, strict=True)]
@@ -143,9 +147,13 @@ class LiveRows:
             parallelism: number of shards.
         """
         portions = self.portions
-        group = f"{key_group(self.keys, portions.max_parallelism)} AS {KEY_GROUP_COLUMN}"
+        group = key_group(self.keys, portions.max_parallelism)
         names = [*portions.names, PARTITION_COLUMN, OFFSET_COLUMN]
-        rows = self.positioned.selectExpr(group, *map(quoted, names))
+        if KEPT_COLUMN in self.positioned.columns:
+            # Rows that are dropped are counted by any shard, and their keys may all be null.
+            names.append(KEPT_COLUMN)
+            group = f"IF({KEPT_COLUMN}, {group}, CAST({OFFSET_COLUMN} % {portions.max_parallelism} AS INT))"
+        rows = self.positioned.selectExpr(f"{group} AS {KEY_GROUP_COLUMN}", *map(quoted, names))
         rows = exchanged_by_shard(rows, portions.max_parallelism, parallelism)
         handed_over = [KEY_GROUP_COLUMN, *names] if self.has_key_group else names
         row = f"struct({', '.join(map(quoted, handed_over))})"
@@ -185,6 +193,4 @@ def _aggregate_refusal(operator: AggregateOperator) -> str | None:
         return "its aggregates are of all rows together, which no shard has: group them by a column"
     if operator.session is not None or operator.time_key is not None or operator.grouping is not None:
         return "its aggregates are of windows, sessions or grouping sets"
-    if operator.projection is not None:
-        return "its output columns are expressions over aggregates, and tasks output keys and aggregates as they are"
     return None

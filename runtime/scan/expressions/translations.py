@@ -198,9 +198,10 @@ TRANSLATIONS: tuple[Translation, ...] = (
         *("CAST(m AS DOUBLE)", "CAST(w AS BIGINT)", "CAST(m AS INT)", "to_timestamp(s)", "CAST(big AS DOUBLE)"),
     ),
 )
-_BUILDS = {entry.kind: entry.build for entry in TRANSLATIONS}
+#: What makes the value of an expression, by its class.
+BUILDS = {entry.kind: entry.build for entry in TRANSLATIONS}
 
 
 def translator(column: Callable[[Any], Value]) -> Translator:
     """Translates all expressions of the list; ``column``: gives the value of a column, or raises."""
-    return Translator(column, _BUILDS)
+    return Translator(column, BUILDS)

@@ -28,7 +28,8 @@ from ...connectors.sinks.kafka.live_messages import LiveMessages, LiveSender
 from ...jvm.worker.worker_tasks import task_begins
 from ...operators.contract import ShardContext, ShardCounters
 from ...operators.open_epoch import OpenEpoch
-from ...spark_io.message_positions import OFFSET_COLUMN, PARTITION_COLUMN
+from ...scan.output_rows import OutputRows
+from ...spark_io.message_positions import KEPT_COLUMN, OFFSET_COLUMN, PARTITION_COLUMN
 from ...support.failpoints import failpoint
 from ...support.ids import BatchId, RunId
 from ..report import ShardReport
@@ -36,6 +37,7 @@ from ..shard.shard_task import checked_rows, operator_of
 from ..shard.task_meter import TaskMeter
 from ..shard_states import ShardStates
 from .arrived_rows import ArrivedRows
+from .computed_output import ComputedOutput
 from .portion_rows import PortionRows
 from .portion_runs import open_epoch
 from .run_folder import EpochOrder, RealTimeReport, RunFolder, SeenMessages
@@ -58,6 +60,7 @@ class RealTimeTask:
         operator: the pickled operator: unpickled once per process.
         states: where state is; which state the order says.
         rows: how rows are prepared.
+        output: how output is made of the operator's rows; None: they are it.
         messages: how output is sent.
     """
 
@@ -66,6 +69,7 @@ class RealTimeTask:
     operator: bytes
     states: ShardStates
     rows: PortionRows
+    output: OutputRows | None
     messages: LiveMessages
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -128,7 +132,7 @@ class _ShardEpoch:
             spec,
             base,
             self._writer,
-            self._sender,
+            self._sender if task.output is None else ComputedOutput(task.output, self._sender),
             self._counters,
             local_dir=states.local_root,
         )
@@ -138,6 +142,10 @@ class _ShardEpoch:
         """Process a portion."""
         self._seen.add(*(arrived.column(name).to_pylist() for name in (PARTITION_COLUMN, OFFSET_COLUMN)))
         rows = arrived.drop_columns([PARTITION_COLUMN, OFFSET_COLUMN])
+        if KEPT_COLUMN in rows.schema.names:
+            rows = rows.filter(rows.column(KEPT_COLUMN)).drop_columns([KEPT_COLUMN])
+            if not rows.num_rows:
+                return
         with self._rows.of(rows, self._local_dir, self._meter) as ordered:
             self._epoch.take(checked_rows(ordered, self._shard, self._key_groups))
         self._sender.look()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import driver_realtime
 import kafka_support
 import pytest
 from driver_jvm import DriverJvm
@@ -32,6 +33,20 @@ def test_an_aggregate_equals_a_batch(spark: SparkSession, kafka: Broker, driver_
     stored = spark.read.format("kafka").option("kafka.bootstrap.servers", kafka.bootstrap).option("subscribe", topic)
     rows = kafka_support.parsed(stored.load())
     batch = rows.groupBy("key").agg(F.format_string("%06d", F.max("value")).alias("value"))
+    assert {one.key: one.value for one in job.output()} == dict(batch.collect())
+    assert len({one.run for one in job.messages()} - {None}) == 2, "two lives were in Real-Time Mode"
+
+
+def test_what_is_around_an_aggregate_equals_a_batch(
+    spark: SparkSession, kafka: Broker, driver_jvm: DriverJvm, tmp_path: Path
+) -> None:
+    """Filters and expressions before the stage, behind it and within it; the text of each value is Spark's."""
+    job = RealTimeJob.of(kafka, driver_jvm, tmp_path, "counts")
+    over_phases(job)
+    topic = (tmp_path / "source").read_text()
+    stored = spark.read.format("kafka").option("kafka.bootstrap.servers", kafka.bootstrap).option("subscribe", topic)
+    rows = kafka_support.parsed(stored.load()).withColumn("text", F.format_string("%06d", F.col("value")))
+    batch = driver_realtime.counts(rows)
     assert {one.key: one.value for one in job.output()} == dict(batch.collect())
     assert len({one.run for one in job.messages()} - {None}) == 2, "two lives were in Real-Time Mode"
 

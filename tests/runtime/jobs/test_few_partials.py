@@ -151,6 +151,27 @@ def oracles(session: SparkSession) -> dict[str, tuple[AggregateOperator, FewPart
     return found
 
 
+#: Expressions that no task knows, or not for all values; one of them twice.
+COMPUTED = (
+    "upper(t); hex(k)",
+    "count(1); sum(length(reverse(t)) * 2L); avg(length(reverse(t)) + k); max(initcap(t)); count(DISTINCT upper(t));"
+    " sum(n % 7) FILTER (WHERE t RLIKE 'a|b'); sum(IF(upper(t) = 'A', d, 0)); min(x IS NULL); max(n)",
+)
+
+
+@settings(max_examples=8)
+@given(rows=st.lists(_ROW, min_size=1, max_size=40))
+def test_values_that_spark_computes_are_aggregated_as_by_spark(session: SparkSession, rows: list[Any]) -> None:
+    """Keys, arguments and conditions of any expression are columns for the task."""
+    operator, frame = planned(session, *COMPUTED), session.createDataFrame(rows, DDL).coalesce(1)
+    assert FewPartials(operator, MAX_PARALLELISM).of(frame, SPEC, lambda: session) is None
+    computed, few = FewPartials(operator, MAX_PARALLELISM).of_computed(frame, SPEC, lambda: session)
+    found, expected = by_task(few, operator, computed.toArrow()), by_spark(operator, frame)
+    assert [(field.name, field.type) for field in found.schema] == [(one.name, one.type) for one in expected.schema]
+    for at, field in enumerate(found.schema):
+        assert bits(found.column(at)) == bits(expected.column(at)), field.name
+
+
 @pytest.mark.parametrize("name", JOBS)
 @settings(max_examples=8)
 @given(rows=st.lists(_ROW, max_size=60), size=st.sampled_from([1, 7, 1000]))

@@ -34,7 +34,6 @@ def test_kafka_to_kafka_with_one_stage_is_taken() -> None:
         ({"stages": ()}, ["the job has none", "stock Spark"]),
         ({"stages": (("a", "agg"), ("b", "agg"))}, ["the job has 2 (a, b)", "two jobs"]),
         ({"operator_refusal": "with initial state"}, ["transformWithState with initial state", "processingTime"]),
-        ({"behind": ("select", "where")}, ["select, where", "in the stage itself"]),
         ({"sink": "parquet"}, ["the output is parquet", "format kafka"]),
         ({"output_mode": "append"}, ["needs outputMode('update'), got 'append'", "Use update"]),
     ],

@@ -166,12 +166,6 @@ def test_the_job_is_looked_at_as_it_is_described(
     files = read(live=live.selectExpr("k AS key", "CAST(v AS string) AS value"))
     refused(writer_of(files, kafka), "live is filesource")
     refused(writer_of(rows.observe("seen", F.count("*")), kafka), "does not observe rows")
-    behind = rows.groupBy("key").count().selectExpr("key", "CAST(count AS string) AS value")
-    writer = behind.writeStream.queryName("counts").format("kafka").outputMode("update").option("topic", "t")
-    refused(
-        writer.option("kafka.bootstrap.servers", kafka.bootstrap).trigger(realTime="60 seconds"),
-        "selectExpr follows it",
-    )
     refused(writer_of(rows, kafka).foreach(print), "the output is foreachBatch")
     refused(writer_of(rows, kafka).outputMode("append"), "got 'append'")
     bounded = read(history=spark.createDataFrame([("a", "b")], "key string, value string"))
@@ -189,9 +183,8 @@ def test_the_job_is_looked_at_as_it_is_described(
 @pytest.mark.parametrize(
     ("before", "said"),
     [
-        (lambda rows: rows.where("value > 'a'"), "its rows go through Filter"),
+        (lambda rows: rows.where(F.udf(len, "int")("value") > 3), "its rows go through a Python function in filter"),
         (lambda rows: rows.withColumn("value", F.explode(F.split("value", ","))), "its rows go through Generate"),
-        (lambda rows: rows.dropna(), "its rows go through Filter"),
     ],
 )
 def test_operations_that_do_not_keep_each_message_are_refused(
@@ -204,5 +197,54 @@ def test_operations_that_do_not_keep_each_message_are_refused(
 
 @pytest.mark.usefixtures("fitting")
 def test_operations_on_columns_are_taken(spark: SparkSession, kafka: Broker, topic: str) -> None:
-    rows = read(live=messages(spark, kafka, topic).withColumn("value", F.upper("value")))
-    assert writer_of(rows.withColumn("more", F.length("value")), kafka).plan().phases[-1].real_time_ms == 60_000
+    rows = read(live=messages(spark, kafka, topic).withColumn("value", F.upper("value")).dropna())
+    filtered = rows.withColumn("more", F.length("value")).where("more > 3")
+    assert writer_of(filtered, kafka).plan().phases[-1].real_time_ms == 60_000
+
+
+def around(frame: Any, kafka: Broker) -> MixedStreamWriter:
+    """A job with an aggregate and what is around it."""
+    writer: MixedStreamWriter = frame.writeStream.format("kafka").outputMode("update").queryName("totals")
+    writer.option("kafka.bootstrap.servers", kafka.bootstrap).option("topic", "totals")
+    return writer.option("pipeline.parallelism", "2").trigger(realTime="60 seconds")
+
+
+@pytest.mark.usefixtures("fitting")
+def test_an_aggregate_is_taken_with_what_is_around_it(spark: SparkSession, kafka: Broker, topic: str) -> None:
+    """Fields of a struct, expressions as keys and arguments, filters on both sides, and JSON."""
+    rows = read(live=messages(spark, kafka, topic))
+    parsed = rows.withColumn("d", F.from_json("value", "amount decimal(10,2), user struct<name string>")).where(
+        "key > 'a'"
+    )
+    name = F.upper(F.col("d.user.name")).alias("name")
+    totals = parsed.groupBy(name).agg(
+        F.count("*").alias("n"),
+        F.sum("d.amount").alias("s"),
+        F.sum(F.get_json_object("value", "$.x").cast("int")).alias("x"),
+        (F.sum("d.amount") / F.count("*")).alias("mean"),
+    )
+    sent = totals.where("n > 1").select(F.col("name").alias("key"), F.to_json(F.struct("*")).alias("value"))
+    assert around(sent, kafka).plan().phases[-1].real_time_ms == 60_000
+    text = totals.select(
+        F.concat_ws("|", "name", F.col("n").cast("string"), F.round("mean", 1).cast("string")).alias("value")
+    )
+    assert around(text, kafka).plan().tail == ("select",)
+
+
+@pytest.mark.usefixtures("fitting")
+@pytest.mark.parametrize(
+    ("behind", "said"),
+    [
+        (lambda rows: rows.selectExpr("key", "upper(key) AS value"), r"upper\(key\) is not known to be Spark's"),
+        (lambda rows: rows.selectExpr("key", "hex(n) AS value"), r"hex\(n\) is a Hex"),
+        (lambda rows: rows.select("key", F.udf(str, "string")("n").alias("value")), "is a PythonUDF"),
+        (lambda rows: rows.select(F.explode(F.array("key")).alias("value")), "the rows go through Generate"),
+    ],
+)
+def test_what_only_spark_computes_behind_the_stage_is_refused(
+    spark: SparkSession, kafka: Broker, topic: str, behind: Callable[[Any], Any], said: str
+) -> None:
+    totals = read(live=messages(spark, kafka, topic)).groupBy("key").agg(F.count("*").alias("n"))
+    with pytest.raises(PlanError, match=rf"{said}.*Compute it before the keyed stage") as caught:
+        around(behind(totals), kafka).plan()
+    assert caught.value.code == "MIXEDMODE_NOT_SUPPORTED"
