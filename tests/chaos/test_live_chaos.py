@@ -11,8 +11,8 @@ import pytest
 from kafka_broker import Broker
 
 sys.path.append(str(Path(__file__).parent))
-from live_plans import plan_of  # noqa: E402
-from live_points import CASES  # noqa: E402
+from live_plans import plan_of
+from live_points import CASES
 
 pytestmark = [pytest.mark.spark, pytest.mark.kill, pytest.mark.kafka, pytest.mark.timeout(1800)]
 
