@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 from kafka_broker import Broker
+
+sys.path.append(str(Path(__file__).parent))
 from live_plans import plan_of
 from live_points import CASES
 
 pytestmark = [pytest.mark.spark, pytest.mark.kill, pytest.mark.kafka, pytest.mark.timeout(1800)]
 
 CHAOS = Path(__file__).with_name("chaos.py")
-#: Two runs: see :func:`test_what_the_runs_of_the_test_are`.
+#: A driver that is stopped until another one has taken its place, and a worker that is killed.
 SEED, RUNS = 1, 2
 _LAST = r"(\d+) disturbed runs, (\d+) disturbances, (\d+) checkpoints, (\d+) epochs, (\d+) differences"
 

@@ -35,31 +35,39 @@ def test_micro_batches_end_the_runs_before_them() -> None:
     assert reader.is_news(b"a", headers(4, 7, 0))
 
 
-@st.composite
-def runs(draw: st.DrawFn) -> tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]:
-    """What runs of a job have sent (run, epoch, row), in an order in which tasks outlive their run; and what counts.
+#: Run, the epoch that it began with, epoch, row.
+Sent = list[tuple[int, int, int, int]]
 
-    A run reads each row from the last commit on, in epochs of its own lengths, and dies within one.
+
+@st.composite
+def runs(draw: st.DrawFn) -> tuple[Sent, Sent]:
+    """What runs of a job have sent, in an order in which tasks outlive their run; and what counts.
+
+    A run reads each row from the last commit on, in epochs of its own lengths, some of them without output, and dies
+    within one.  One that has committed anything has sent a message (the page names what is if not).
     """
-    sent: list[tuple[int, int, int]] = []
-    late: list[tuple[int, int, int]] = []
-    counts: list[tuple[int, int, int]] = []
+    sent: Sent = []
+    late: Sent = []
+    counts: Sent = []
     rows = draw(st.integers(1, 12))
-    committed, epoch, run = 0, 1, 1
+    committed, since, epoch, run, is_silent = 0, 1, 1, 1, False
     while committed < rows:
+        if draw(st.booleans()):
+            epoch, is_silent = epoch + 1, True
+            continue
         end = committed + draw(st.integers(1, rows - committed))
         dies = run < 6 and draw(st.booleans())
-        messages = [(run, epoch, row) for row in range(committed, end)]
+        messages = [(run, since, epoch, row) for row in range(committed, end)]
         if not dies:
             sent += messages
             counts += messages
-            committed, epoch = end, epoch + 1
+            committed, epoch, is_silent = end, epoch + 1, False
             continue
-        cut = draw(st.integers(0, len(messages)))
-        straggling = draw(st.integers(0, cut))
+        cut = draw(st.integers(int(is_silent), len(messages)))
+        straggling = draw(st.integers(int(is_silent), cut))
         sent += messages[:straggling]
         late += messages[straggling:cut]
-        run += 1
+        run, since, is_silent = run + 1, epoch, False
         if draw(st.booleans()):
             sent += late
             late = []
@@ -67,20 +75,18 @@ def runs(draw: st.DrawFn) -> tuple[list[tuple[int, int, int]], list[tuple[int, i
 
 
 @given(runs())
-def test_what_was_replaced_is_left_out(found: tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]) -> None:
+def test_what_was_replaced_is_left_out(found: tuple[Sent, Sent]) -> None:
     """Each row counts once, in its committed epoch, whenever the messages of an aborted epoch arrive."""
     sent, counts = found
-    places = code_with(PAGE, "not_replaced")([(run, epoch) for run, epoch, _ in sent])
+    places = code_with(PAGE, "not_replaced")([(run, since, epoch) for run, since, epoch, _ in sent])
     assert sorted(sent[place] for place in places) == sorted(counts)
 
 
 @given(runs())
-def test_the_last_news_of_a_key_is_the_last_that_counts(
-    found: tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]],
-) -> None:
+def test_the_last_news_of_a_key_is_the_last_that_counts(found: tuple[Sent, Sent]) -> None:
     sent, counts = found
     reader, last = code_with(PAGE, "LastOfEachKey")(), {}
-    for run, epoch, row in sent:
+    for run, since, epoch, row in sent:
         if reader.is_news(row % 2, headers(run, epoch, row)):
-            last[row % 2] = run, epoch, row
-    assert last == {row % 2: (run, epoch, row) for run, epoch, row in counts}
+            last[row % 2] = run, since, epoch, row
+    assert last == {row % 2: (run, since, epoch, row) for run, since, epoch, row in counts}

@@ -62,10 +62,10 @@ def messages(broker: Broker, topic: str) -> list[Message]:
     return found
 
 
-def token(headers: list[tuple[str, bytes]]) -> tuple[int, int] | None:
-    """Run and epoch of a message that was sent in Real-Time Mode; None: it was not."""
+def token(headers: list[tuple[str, bytes]]) -> tuple[int, int, int] | None:
+    """Run, since and epoch of a message that was sent in Real-Time Mode; None: it was not."""
     told = {name: int(value) for name, value in headers if name.startswith("mixedmode.")}
-    return (told["mixedmode.run"], told["mixedmode.epoch"]) if told else None
+    return (told["mixedmode.run"], told["mixedmode.since"], told["mixedmode.epoch"]) if told else None
 
 
 class Numbered(StatefulProcessor):

@@ -7,10 +7,11 @@ from ....runtime.connectors.sinks.kafka.live_messages import (
     RUN_HEADER,
     SEQUENCE_HEADER,
     SHARD_HEADER,
+    SINCE_HEADER,
 )
 from ...options.values import format_duration_ms
 
-HEADERS = (RUN_HEADER, EPOCH_HEADER, SHARD_HEADER, SEQUENCE_HEADER)
+HEADERS = (RUN_HEADER, SINCE_HEADER, EPOCH_HEADER, SHARD_HEADER, SEQUENCE_HEADER)
 REASON = (
     "the live source has no end, and trigger(realTime=…) asks for answers in milliseconds: Spark's Real-Time Mode until"
     " the query is stopped"

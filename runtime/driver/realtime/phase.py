@@ -323,7 +323,7 @@ class RealTimePhase:
             states=shard_task.states.emptied(),
             rows=rows.portions,
             output=live_output(run.job),
-            messages=live_messages(run.job.sink, run.job.spark, self._number),
+            messages=live_messages(run.job.sink, run.job.spark, self._number, run.state.epoch + 1),
         )
 
     @property
@@ -339,13 +339,14 @@ class RealTimePhase:
         return stage, self.run.state.stages[stage.uid]
 
 
-def live_messages(sink: Sink, spark: SparkSession, run: int) -> LiveMessages:
+def live_messages(sink: Sink, spark: SparkSession, run: int, since: int) -> LiveMessages:
     """How rows are sent that go to a sink of Kafka.
 
     Args:
         sink: the job's.
         spark: its session.
         run: number of the run.
+        since: the epoch that it begins with.
 
     Raises:
         PlanError: it is another sink.
@@ -356,7 +357,7 @@ def live_messages(sink: Sink, spark: SparkSession, run: int) -> LiveMessages:
             f'trigger(realTime=…) sends rows to Kafka, and the output goes to {sink.name}: use format "kafka"'
         )
     columns = MessageColumns.of(sink.schema, sink.options, column_fold(spark))
-    return LiveMessages(live_options(sink.options), columns, run)
+    return LiveMessages(live_options(sink.options), columns, run, since)
 
 
 def _committed(run: RunningJob) -> tuple[SourcePosition | None, BatchId]:

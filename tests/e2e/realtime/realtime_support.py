@@ -10,7 +10,12 @@ import driver_realtime
 import kafka_support
 from driver_jvm import DriverJvm
 from kafka_broker import Broker
-from mixedmode.runtime.connectors.sinks.kafka.live_messages import EPOCH_HEADER, RUN_HEADER, SEQUENCE_HEADER
+from mixedmode.runtime.connectors.sinks.kafka.live_messages import (
+    EPOCH_HEADER,
+    RUN_HEADER,
+    SEQUENCE_HEADER,
+    SINCE_HEADER,
+)
 
 DRIVER = Path(driver_realtime.__file__)
 
@@ -22,6 +27,7 @@ class Message:
     key: str
     value: str
     run: int | None
+    since: int
     epoch: int
     sequence: int
 
@@ -67,22 +73,18 @@ class RealTimeJob:
         found = []
         for key, value, headers in kafka_support.messages(self.broker, (self.folder / "target").read_text()):
             told = {name: int(number) for name, number in headers}
-            found.append(
-                Message(key, value, told.get(RUN_HEADER), told.get(EPOCH_HEADER, 0), told.get(SEQUENCE_HEADER, 0))
-            )
+            numbers = (told.get(name, 0) for name in (SINCE_HEADER, EPOCH_HEADER, SEQUENCE_HEADER))
+            found.append(Message(key, value, told.get(RUN_HEADER), *numbers))
         return found
 
     def output(self) -> list[Message]:
         """Without what later runs have replaced."""
         messages = self.messages()
-        begins: dict[int, int] = {}
-        for one in messages:
-            if one.run is not None:
-                begins[one.run] = min(one.epoch, begins.get(one.run, one.epoch))
+        begins = {one.run: one.since for one in messages if one.run is not None}
         return [
             one
             for one in messages
-            if one.run is None or all(one.epoch < epoch for run, epoch in begins.items() if run > one.run)
+            if one.run is None or all(one.epoch < since for run, since in begins.items() if run > one.run)
         ]
 
 

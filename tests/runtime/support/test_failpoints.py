@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
+import time
 import uuid
 from pathlib import Path
 
@@ -84,3 +86,19 @@ print("daemon", wait_for(daemon), flush=True)
 def test_a_worker_takes_its_daemon_or_its_executor_along(tmp_path: Path, verb: str, said: list[str]) -> None:
     """A worker dies alone, with its daemon, or with the process that has started the daemon."""
     assert run(f"here={verb}:{tmp_path / 'flag'}", _GENERATIONS).stdout.splitlines() == said
+
+
+def test_a_process_is_held_until_it_may_go_on(tmp_path: Path) -> None:
+    """``hold-once`` says who waits, and only the first one does."""
+    flag = tmp_path / "flag"
+    held: list[subprocess.CompletedProcess[str]] = []
+    body = "import os\nprint(os.getpid(), flush=True)\nfailpoint('here')"
+    waiting = threading.Thread(target=lambda: held.append(run(f"here=hold-once:{flag}", body)))
+    waiting.start()
+    while not flag.exists() or not flag.read_text().endswith("\n"):
+        time.sleep(0.01)
+    assert run(f"here=hold-once:{flag}", "failpoint('here')").stdout == "alive\n"
+    assert waiting.is_alive()
+    (tmp_path / "flag.go").touch()
+    waiting.join()
+    assert held[0].stdout.splitlines() == [flag.read_text().strip(), "alive"]

@@ -1,9 +1,10 @@
 """Sends messages at once from a task in Real-Time Mode: at least once, and each says what it is of.
 
 A message says the run, the epoch, the shard, and its place among those of the shard in that epoch, as text in headers.
-What an epoch has sent that is never committed is sent again by a later run, perhaps with other contents.  So a message
-is replaced if a later run has sent anything for its epoch or an earlier one, and the last message of a key is that with
-the greatest run, epoch and sequence.
+What an epoch has sent that is never committed is sent again by a later run, perhaps with other contents, and perhaps in
+a later epoch: the first ones of a run may have no output.  So a message also says with which epoch its run began.  It
+is replaced if a later run began with its epoch or an earlier one, and the last message of a key is that with the
+greatest run, epoch and sequence.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 #: The headers of a message.
 RUN_HEADER, EPOCH_HEADER = "mixedmode.run", "mixedmode.epoch"
 SHARD_HEADER, SEQUENCE_HEADER = "mixedmode.shard", "mixedmode.sequence"
+SINCE_HEADER = "mixedmode.since"
 #: How long a message waits for others, unless the user has said it; each ms is one of its latency.
 _LINGER_MS = "2"
 #: Messages between two looks at what has become of earlier ones.
@@ -55,11 +57,13 @@ class LiveMessages:
         config: of the producer.
         columns: which columns make a message.
         run: number of the run: greater than those of all runs before.
+        since: the epoch that it begins with: the first one that was not committed then.
     """
 
     config: Mapping[str, str]
     columns: MessageColumns
     run: int
+    since: int
 
 
 class LiveSender:
@@ -75,7 +79,13 @@ class LiveSender:
         self._columns = messages.columns
         self._producer, self._failures = _kept_producer(messages.config)
         self._failures.clear()  # an epoch that was given up has left them
-        self._token = [(RUN_HEADER, _text(messages.run)), (EPOCH_HEADER, _text(epoch)), (SHARD_HEADER, _text(shard))]
+        numbers = {
+            RUN_HEADER: messages.run,
+            SINCE_HEADER: messages.since,
+            EPOCH_HEADER: epoch,
+            SHARD_HEADER: shard,
+        }
+        self._token = [(name, _text(number)) for name, number in numbers.items()]
         #: How many messages were sent.
         self.sent = 0
 

@@ -81,7 +81,7 @@ def test_the_plan_says_what_the_phase_promises(spark: SparkSession, kafka: Broke
     for said in (
         "exactly once: an epoch changes it as a whole, or not at all",
         "sent at once, and at least once",
-        "mixedmode.run, mixedmode.epoch, mixedmode.shard, mixedmode.sequence",
+        "mixedmode.run, mixedmode.since, mixedmode.epoch, mixedmode.shard, mixedmode.sequence",
         "read_committed needs micro-batches",
         "one at each epoch's end, every 1 min",
         "5 of 5: 2 for the source's partitions, 2 for the shards, 1 to spare",

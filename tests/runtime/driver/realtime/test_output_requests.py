@@ -21,7 +21,7 @@ def test_an_epoch_that_ends_before_the_topics_end_answers_nobody(monkeypatch: py
     queue = CommitQueue()
     run = SimpleNamespace(context=SimpleNamespace(commits=queue), job=SimpleNamespace(live=object(), spark=None))
     nothing = cast(Any, None)
-    phase = RealTimePhase(cast(Any, run), nothing, nothing, nothing, nothing)
+    phase = RealTimePhase(cast(Any, run), nothing, nothing, nothing, nothing, 0)
 
     first, second = CommitRequest(), CommitRequest()
     queue.ask(first)
