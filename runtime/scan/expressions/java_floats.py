@@ -14,9 +14,8 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 _BITS_OF_5 = (0, *((5**power).bit_length() for power in range(1, 27)))
 _FRACTION_BITS = 52
 _BOTH_WAYS = (ROUND_FLOOR, ROUND_CEILING)
-_WIDE = {"Emin": -9999, "Emax": 9999}
 #: Of more digits than a double has.
-_EXACT = Context(prec=1200, **_WIDE)
+_EXACT = Context(prec=1200, Emin=-9999, Emax=9999)
 
 
 def java_text(number: float, *, is_float: bool, before_19: bool) -> str:
@@ -51,7 +50,7 @@ def _shortest_digits(number: float, is_float: bool) -> tuple[str, int]:
 
     exact = Decimal(number)
     for length in range(2, 18):
-        near = [Context(prec=length, rounding=rounding, **_WIDE).plus(exact) for rounding in _BOTH_WAYS]
+        near = [Context(length, rounding, -9999, 9999).plus(exact) for rounding in _BOTH_WAYS]
         same = [one for one in near if is_same(str(one))]
         if same:
             break
