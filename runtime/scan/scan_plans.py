@@ -325,6 +325,9 @@ def columns_below(spark: SparkSession, plan: Any, leaf: Any = None) -> tuple[Map
         spark: the session that plans.
         plan: the plan.
         leaf: its leaf; None: a relation.
+
+    Raises:
+        NotTakenError: something else than projections and filters is between them.
     """
     kind = class_name(plan)
     if kind == "LogicalRelation" if leaf is None else plan.equals(leaf):

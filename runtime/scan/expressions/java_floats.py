@@ -14,9 +14,8 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 _BITS_OF_5 = (0, *((5**power).bit_length() for power in range(1, 27)))
 _FRACTION_BITS = 52
 _BOTH_WAYS = (ROUND_FLOOR, ROUND_CEILING)
-_WIDE = {"Emin": -9999, "Emax": 9999}
 #: Of more digits than a double has.
-_EXACT = Context(prec=1200, **_WIDE)
+_EXACT = Context(prec=1200, Emin=-9999, Emax=9999)
 
 
 def java_text(number: float, *, is_float: bool, before_19: bool) -> str:
@@ -44,15 +43,12 @@ def java_text(number: float, *, is_float: bool, before_19: bool) -> str:
 
 def _shortest_digits(number: float, is_float: bool) -> tuple[str, int]:
     """The digits behind ``0.``, and the exponent, by the rules of Java 19: of two digits, if that is nearer."""
-
-    def is_same(text: str) -> bool:
-        found = float(text)
-        return (struct.unpack("f", struct.pack("f", found))[0] if is_float else found) == number
-
-    exact = Decimal(number)
+    exact, least, most = Decimal(number), Decimal(0), Decimal(0)
+    if is_float:
+        least, most = _read_as(number)
     for length in range(2, 18):
-        near = [Context(prec=length, rounding=rounding, **_WIDE).plus(exact) for rounding in _BOTH_WAYS]
-        same = [one for one in near if is_same(str(one))]
+        near = [Context(length, rounding, -9999, 9999).plus(exact) for rounding in _BOTH_WAYS]
+        same = [one for one in near if (least <= one <= most if is_float else float(one) == number)]
         if same:
             break
     found = min(same, key=lambda one: (abs(_EXACT.subtract(one, exact)), one.as_tuple().digits[-1] % 2))
@@ -60,6 +56,19 @@ def _shortest_digits(number: float, is_float: bool) -> tuple[str, int]:
     assert isinstance(exponent, int)
     text = "".join(map(str, digits))
     return text.rstrip("0"), len(text) + exponent
+
+
+def _read_as(number: float) -> tuple[Decimal, Decimal]:
+    """The least and the greatest of the numbers with few digits that are read as a positive float."""
+    (word,) = struct.unpack("I", struct.pack("f", number))
+    exact = Decimal(number)
+    below = _EXACT.subtract(exact, Decimal(struct.unpack("f", struct.pack("I", word - 1))[0]))
+    (above,) = struct.unpack("f", struct.pack("I", word + 1))
+    step = below if math.isinf(above) else _EXACT.subtract(Decimal(above), exact)
+    # A number right in the middle is read as the even one of two; others have less digits than this margin.
+    margin = Decimal(0) if word % 2 == 0 else Decimal(1).scaleb(-400, context=_EXACT)
+    ends = _EXACT.subtract(exact, _EXACT.divide(below, Decimal(2))), _EXACT.add(exact, _EXACT.divide(step, Decimal(2)))
+    return _EXACT.add(ends[0], margin), _EXACT.subtract(ends[1], margin)
 
 
 def _digits_before_19(number: float, is_float: bool) -> tuple[str, int]:

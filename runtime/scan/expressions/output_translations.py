@@ -7,7 +7,8 @@ gives for all values, and fails where Spark fails: other expressions of :mod:`.t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -16,7 +17,7 @@ from . import builders as of
 from . import output_texts  # noqa: F401  its functions are there wherever these expressions are known
 from .output_texts import json_string
 from .translations import BUILDS, Translation
-from .translator import Translator, mode_of, not_known, type_of
+from .translator import Build, Translator, mode_of, not_known, type_of
 from .values import FUNCTIONS, Value
 from .zones import Zone, zone_of
 
@@ -40,16 +41,16 @@ def output_translator(column: Callable[[Any], Value], *, before_19: bool, leaves
         before_19: Java, which writes doubles, is older than version 19.
         leaves_out_nulls: ``to_json`` leaves out fields that are null, unless it is told otherwise.
     """
-    found = OutputTranslator(column, {**BUILDS, **{entry.kind: entry.build for entry in OUTPUT_TRANSLATIONS}})
-    found.before_19, found.leaves_out_nulls = before_19, leaves_out_nulls
-    return found
+    known = {**BUILDS, **{entry.kind: entry.build for entry in OUTPUT_TRANSLATIONS}}
+    return OutputTranslator(column, known, before_19, leaves_out_nulls)
 
 
+@dataclass
 class OutputTranslator(Translator):
-    """Knows what Java and the session do besides."""
+    """Knows what Java and the session do besides; see :func:`output_translator`."""
 
-    before_19 = False
-    leaves_out_nulls = True
+    before_19: bool
+    leaves_out_nulls: bool
 
     def sure_value(self, expression: Any) -> Value:
         """The value of an expression that is Spark's for all rows.
@@ -135,7 +136,8 @@ def _to_json(to: OutputTranslator, expression: Any, children: list[Any]) -> Valu
     def fields(struct: Any) -> tuple[Any, ...]:
         if class_name(struct) != "CreateNamedStruct":
             raise not_known(expression, "a to_json of something else than struct(…)")
-        children, found = list(items(struct.children())), []
+        children = list(items(struct.children()))
+        found: list[tuple[str, Any]] = []
         for name, child in zip(children[::2], children[1::2], strict=True):
             quoted, content = json_string(str(constant(name))), without_alias(child)
             if class_name(content) == "CreateNamedStruct":
@@ -159,7 +161,7 @@ def _options(expression: Any) -> list[tuple[str, str]]:
 
 
 def _entry(kind: str, build: Callable[[OutputTranslator, Any, list[Any]], Value], *examples: str) -> Translation:
-    return Translation(kind, build, examples)  # type: ignore[arg-type]  only an OutputTranslator has them
+    return Translation(kind, cast(Build, build), examples)  # its translator is always an OutputTranslator
 
 
 OUTPUT_TRANSLATIONS: tuple[Translation, ...] = (
