@@ -20,7 +20,7 @@ from two_ways import STREAM
 
 from . import sink_functions as given
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 WAYS = ("stock", "stream", "history")
 VALUES = ["hello", "this", "is", "this"]
 _SCHEMA = "value string"
@@ -65,10 +65,10 @@ def run(writer: Any) -> None:
     [
         given.simple,
         given.Whole,
-        pytest.param(given.Unopened, marks=pytest.mark.slow),
-        pytest.param(given.WithoutOpen, marks=pytest.mark.slow),
-        pytest.param(given.WithoutClose, marks=pytest.mark.slow),
-        pytest.param(given.OnlyProcess, marks=pytest.mark.slow),
+        given.Unopened,
+        given.WithoutOpen,
+        given.WithoutClose,
+        given.OnlyProcess,
     ],
     ids=lambda made: made.__name__,
 )

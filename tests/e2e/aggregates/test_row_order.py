@@ -183,6 +183,7 @@ def test_files_of_one_time_are_in_order_whatever_their_names(world: World) -> No
     assert sorted(world.output()) == numbers(seen)
 
 
+@pytest.mark.slow
 def test_a_union_of_reads_is_in_the_order_of_all_files(world: World) -> None:
     """Files of the second read come between those of the first."""
     whole, parts = world.folder / "whole", [world.folder / name for name in ("a", "b")]
