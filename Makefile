@@ -25,6 +25,8 @@ ARGS   ?=
 # In the order of the folders the files that take minutes (tests/e2e) come first, so no process ends up alone.
 JOBS   ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN 2>/dev/null); kib=$$(awk '/^MemAvailable/ { print $$2 }' /proc/meminfo 2>/dev/null); \
   [ "$${cores:-2}" -ge 4 ] && [ "$${kib:-0}" -ge 24000000 ] && echo 4 || echo 2)
+# Of tests with tables: each process warms up two JVMs of its own for some fifteen tests.
+JOBS_OF_TABLES ?= 2
 # Markers that `make test` leaves out: tests that need servers or executors of their own, and further ones of a kind that
 # take long. With ALL=1, or where ARGS has a marker expression or names a file, nothing is left out.
 LEFT_OUT := kafka s3 cluster slow
@@ -86,7 +88,7 @@ test-delta:
 	@$(MAKE) --no-print-directory VENV=$(VENV_DELTA) test-of-tables
 
 test-of-tables: java $(VENV)/.installed-test-delta
-	$(BIN)/python -m pytest tests/lake --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest tests/lake --numprocesses $(JOBS_OF_TABLES) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 chaos: java $(VENV)/.installed-test
 	$(BIN)/python tests/chaos/chaos.py --seconds $(SECONDS) --seed $(SEED) $(ARGS)

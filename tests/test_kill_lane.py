@@ -33,4 +33,4 @@ def test_a_file_kills_if_all_its_tests_do() -> None:
     """By the marker of the file, not by that of one of its tests."""
     assert kill_lane.is_of_kills(TESTS / "e2e" / "recovery" / "test_kill.py")
     assert kill_lane.is_of_kills(TESTS / "e2e" / "whole" / "test_cluster.py")
-    assert not kill_lane.is_of_kills(TESTS / "e2e" / "aggregates" / "test_stateless.py")
+    assert not kill_lane.is_of_kills(TESTS / "e2e" / "run" / "test_breaks.py")

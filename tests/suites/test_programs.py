@@ -16,7 +16,7 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 from .watched import WAYS, Landing, Watched, read, running
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.fixture
@@ -128,7 +128,6 @@ def test_frame_can_be_written_twice(spark: SparkSession, folder: Path, table: st
             assert sorted(row.value for row in spark.read.parquet(out).collect()) == ["a", "b", "c"]
 
 
-@pytest.mark.slow
 def test_workers_that_die_fail_the_query_and_no_row_counts_twice_after_restarts(
     spark: SparkSession, folder: Path
 ) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from two_ways import STREAM
 
 from . import sink_functions as given
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 WAYS = ("stock", "stream", "history")
 VALUES = ["hello", "this", "is", "this"]
 _SCHEMA = "value string"
@@ -64,10 +65,10 @@ def run(writer: Any) -> None:
     [
         given.simple,
         given.Whole,
-        pytest.param(given.Unopened, marks=pytest.mark.slow),
-        pytest.param(given.WithoutOpen, marks=pytest.mark.slow),
-        pytest.param(given.WithoutClose, marks=pytest.mark.slow),
-        pytest.param(given.OnlyProcess, marks=pytest.mark.slow),
+        given.Unopened,
+        given.WithoutOpen,
+        given.WithoutClose,
+        given.OnlyProcess,
     ],
     ids=lambda made: made.__name__,
 )
@@ -102,30 +103,27 @@ def test_foreach_refuses_the_writers_that_stock_refuses(ways: Ways, made: Callab
             run(ways.writer(way).foreach(made()))
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
+def test_foreach_batch_writes_what_stock_writes(spark: SparkSession, ways: Ways) -> None:
+    """All functions within one, each into a folder of its own."""
+    functions = (
         given.appended,
-        pytest.param(given.by_view, marks=pytest.mark.slow),
-        pytest.param(given.beside_made_rows, marks=pytest.mark.slow),
-        pytest.param(given.beside_read_rows, marks=pytest.mark.slow),
-        pytest.param(given.calling_functions, marks=pytest.mark.slow),
-        pytest.param(given.with_module, marks=pytest.mark.slow),
-        pytest.param(given.with_column_from_outside, marks=pytest.mark.slow),
-    ],
-    ids=lambda function: function.__name__,
-)
-def test_foreach_batch_writes_what_stock_writes(spark: SparkSession, ways: Ways, function: Any) -> None:
-    column = [F.col("value")] if function is given.with_column_from_outside else []
+        given.by_view,
+        given.beside_made_rows,
+        given.beside_read_rows,
+        given.calling_functions,
+        given.with_module,
+        partial(given.with_column_from_outside, column=F.col("value")),
+    )
     found = {}
     for way in WAYS:
-        out = str(ways.folder / f"out-{way}")
+        outs = [str(ways.folder / f"out-{way}-{place}") for place in range(len(functions))]
 
-        def write(frame: DataFrame, number: int, out: str = out) -> None:
-            function(frame, out, number, *column)
+        def write(frame: DataFrame, number: int, outs: list[str] = outs) -> None:
+            for function, out in zip(functions, outs, strict=True):
+                function(frame, out, number)
 
         run(ways.writer(way).foreachBatch(write))
-        found[way] = sorted(row.value for row in spark.read.parquet(out).collect())
+        found[way] = [sorted(row.value for row in spark.read.parquet(out).collect()) for out in outs]
     assert found["stream"] == found["history"] == found["stock"]
 
 

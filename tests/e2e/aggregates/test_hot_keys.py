@@ -36,6 +36,7 @@ def flights(minute: int, **delays: list[int]) -> pd.DataFrame:
     return table
 
 
+@pytest.mark.slow
 def test_rules_change_while_the_query_runs(spark: SparkSession, tmp_path: Path) -> None:
     """Airports that become hot get the new limit with the epoch after, on every shard; the coordinator counts all."""
     data = Flights(tmp_path / "flights")

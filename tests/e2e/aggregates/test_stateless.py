@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import kill_points
 import mixedmode
 import pytest
 import stateless_jobs
 import support
-from driver_jvm import KILLED, DriverJvm
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from stateless_jobs import chain
 from support import World
-from test_kill import EVENTS as KILLED_EVENTS
-from test_kill import Job
 
 if TYPE_CHECKING:
     from mixedmode import MixedQuery
@@ -162,39 +157,3 @@ def test_a_job_says_how_many_files_it_writes(world: World) -> None:
     plan = str(plain.repartition(4).select("key", "ts", "value").coalesce(1).writeStream.format("noop").plan())
     assert "repartition: the last call counts" in plan and "coalesce" not in plan
     assert "none: rows go from the sources to the sink" in plan and "state store" not in plan
-
-
-def copies(events: list) -> list[tuple]:
-    return sorted(((key, support.at(seconds), value) for key, seconds, value in events), key=repr)
-
-
-@pytest.mark.slow
-@pytest.mark.kill
-@pytest.mark.timeout(1800)
-def test_killed_anywhere_rows_come_once(tmp_path: Path, driver_jvm: DriverJvm) -> None:
-    """Killed when the rows of the backlog are staged, when nothing is visible, in the first commit, and in the stream
-    before Spark's log says so: in the end each row is there once.  (At all other points of a run, in and behind a
-    checkpoint among them: tests/e2e/recovery/test_kill.py.)"""
-    job = Job(tmp_path, driver_jvm, name="stateless_jobs:copied", files=4)
-    assert job.run("epoch-before-apply=kill") == KILLED
-    assert (job.output, job.checkpoints) == ([], [])
-    assert job.run("sink-between-files=kill") == KILLED
-    assert job.checkpoints == ["chk-00000001"]
-    for point in ("epoch-before-apply=kill", "batch-before-spark-commit=kill:2"):
-        assert job.run(point) == KILLED, point
-    assert job.run() == 0
-    assert job.output == copies(KILLED_EVENTS)
-
-
-@pytest.mark.kill
-@pytest.mark.timeout(1800)
-@pytest.mark.slow
-def test_a_killed_worker_costs_a_retry(tmp_path: Path, driver_jvm: DriverJvm) -> None:
-    """What a task had staged when it died is not seen; another attempt stages it again."""
-    (tmp_path / "job").mkdir()
-    job = Job(tmp_path / "job", driver_jvm, name="stateless_jobs:copied")
-    flags = {point: tmp_path / point for point in kill_points.TAIL_POINTS}
-    killers = ";".join(f"{point}=kill-once:{flag}" for point, flag in flags.items())
-    assert job.run(killers) == 0
-    assert all(flag.exists() for flag in flags.values())
-    assert job.output == copies(KILLED_EVENTS)

@@ -97,6 +97,7 @@ def test_a_micro_batch_without_rows_takes_no_job_and_counts_as_one(world: World,
         assert support.without_flush(world.output()) == support.sessions_of(EVENTS)
 
 
+@pytest.mark.slow
 def test_without_keys_there_is_a_row_of_no_rows(world: World) -> None:
     """A count of everything is shown again where nothing came, as Spark's own stream does."""
     kinds, shown = Kinds(world), []
@@ -161,6 +162,7 @@ def test_aggregate_without_keys_begins_with_the_first_micro_batch_as_in_stock(
         assert shown[-1] == expected, history
 
 
+@pytest.mark.slow
 def test_aggregate_without_keys_of_sources_that_have_given_nothing_is_not_shown(spark: Any, tmp_path: Any) -> None:
     """As in stock Spark, where no micro-batch has run."""
     ways = TwoWays(spark, tmp_path, [], {"in": SCHEMA})

@@ -211,6 +211,7 @@ def test_results_are_those_of_a_shuffle(world: World, monkeypatch: pytest.Monkey
     assert len(outputs[0]) > 100
 
 
+@pytest.mark.slow
 def test_rows_that_are_not_in_their_shards_are_noticed(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -98,6 +98,7 @@ def falls(frame: Any) -> Any:
     return rows.agg(F.max(-F.col("value").cast("double")).alias("least"), F.sum(F.col("value") / 3).alias("sum"))
 
 
+@pytest.mark.slow
 def test_a_task_aggregates_few_rows_until_it_has_to_leave_them_to_spark(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

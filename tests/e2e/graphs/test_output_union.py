@@ -71,6 +71,7 @@ def test_rows_of_several_stages_are_one_output(world: World, monkeypatch: pytest
     assert sum(rows for rows, _ in written) > 0
 
 
+@pytest.mark.slow
 def test_a_drain_ends_all_of_them(world: World) -> None:
     """Each stage gets MAX_WATERMARK in its turn, and what it fires is output."""
     query = world.start(totals(mixedmode.read(history=world.history(EVENTS))), {"execution.runtime-mode": "batch"})

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.spark
 EVENTS = support.stream_of(160, seed=4, keys=70)
 
 
+@pytest.mark.slow
 def test_a_task_reads_small_files_until_it_has_to_leave_them_to_spark(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

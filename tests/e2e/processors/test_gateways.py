@@ -142,6 +142,7 @@ class Scenario:
             raise Found(what)
 
 
+@pytest.mark.slow
 def test_events_pass_the_gateways(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """What either end sends while a checkpoint is in flight comes when that is there, in order, once; not before, and
     with nothing else that has to happen first."""

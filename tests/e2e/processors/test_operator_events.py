@@ -140,6 +140,7 @@ def counts(query: MixedQuery) -> dict[str, int]:
     return found
 
 
+@pytest.mark.slow
 def test_reused_shards(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A restart in the backlog that takes over finished shards hands their events over, once."""
     monkeypatch.setenv(failpoints.VARIABLE, "phase-switch=raise")
@@ -207,6 +208,7 @@ def test_other_number_of_shards(world: World) -> None:
     assert read == {"backlog": 50, "stream": 20}, "processors know which of the two it is"
 
 
+@pytest.mark.slow
 def test_savepoint(worlds: Any, tmp_path: Path) -> None:
     """A savepoint holds the coordinator's state and the events on their way; another job goes on with both."""
     world: World = worlds()

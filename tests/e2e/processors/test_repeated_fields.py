@@ -71,6 +71,7 @@ def test_a_table_has_the_names_and_values_of_stock(world: World, job: Callable[[
     assert found == expected
 
 
+@pytest.mark.slow
 def test_rows_without_a_stage_have_them_too_and_files_cannot(world: World) -> None:
     """Spark reads no such file, so a format of files is refused at start."""
     rows = twice(mixedmode.read(history=world.history(PARTS[0])))

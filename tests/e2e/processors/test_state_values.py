@@ -245,6 +245,7 @@ def test_what_sparks_encoder_takes_is_taken_and_comes_back_the_same(
     assert ours["taken 0"] == "tuple[Row(a=int 1, b=str 'x')]"
 
 
+@pytest.mark.slow
 def test_what_stock_loses_without_a_word_is_an_error(stock: dict[str, str], ours: dict[str, str]) -> None:
     """Where stock stores something else, we say which field got which value and what it takes."""
     for place, (_, value) in enumerate(LOST):
@@ -254,6 +255,7 @@ def test_what_stock_loses_without_a_word_is_an_error(stock: dict[str, str], ours
         assert "takes" in ours[f"lost {place}"] or "needs a tuple" in ours[f"lost {place}"]
 
 
+@pytest.mark.slow
 def test_what_stock_refuses_is_refused(stock: dict[str, str], ours: dict[str, str]) -> None:
     """An error in stock is an error here, in better words."""
     for place, (_, value) in enumerate(REFUSED):
@@ -270,6 +272,7 @@ def test_state_that_init_declares_and_deletes_raises_when_it_is_used(
         assert "value state 'gone' is not initialized: init() deletes it" in ours[name]
 
 
+@pytest.mark.slow
 def test_an_int_is_a_float_where_it_is_exact(spark: SparkSession) -> None:
     """Stock stores null for an int in a double column; here it is the number, unless a float cannot hold it."""
     declaring = DeclaringHandle("none", StructType.fromDDL)

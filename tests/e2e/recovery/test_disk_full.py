@@ -51,18 +51,33 @@ class Disk:
         self._ballast.unlink()
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
+@contextlib.contextmanager
+def mounted(folder: Path) -> Iterator[Disk]:
     """A disk of 16 MiB; skips where this user may not mount one."""
-    folder = tmp_path / "disk"
     folder.mkdir()
-    mounted = subprocess.run(
+    done = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)], capture_output=True, check=False
     )
-    if mounted.returncode:
-        pytest.skip(f"no small disk can be mounted: {mounted.stderr.decode().strip()}")
-    yield Disk(folder)
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    if done.returncode:
+        pytest.skip(f"no small disk can be mounted: {done.stderr.decode().strip()}")
+    try:
+        yield Disk(folder)
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    """A small disk."""
+    with mounted(tmp_path / "disk") as made:
+        yield made
+
+
+@pytest.fixture
+def disks(tmp_path: Path) -> Iterator[list[Disk]]:
+    """Three of them."""
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(mounted(tmp_path / f"disk-{number}")) for number in range(3)]
 
 
 def failure(query: MixedQuery) -> str:
@@ -88,67 +103,58 @@ def finish(world: World, query: MixedQuery) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["checkpoints", "out", "replicas"])
-def test_full_in_the_stream(world: World, disk: Disk, place: str) -> None:
-    """An epoch that cannot write its state, its output or its local copy fails the job; the next run repeats it."""
-    options = dict(OPTIONS)
-    if place == "checkpoints":
-        world.checkpoints = disk.folder / "checkpoints"
-    elif place == "out":
-        world.out = disk.folder / "out"
-    else:
-        options["state.local-dir"] = str(disk.folder / "local")
+def test_full_in_the_stream(world: World, disks: list[Disk]) -> None:
+    """An epoch that cannot write its local copy, its output or its state fails the job; the next run repeats it."""
+    local, out, checkpoints = disks
+    world.checkpoints, world.out = checkpoints.folder / "checkpoints", out.folder / "out"
+    options = {**OPTIONS, "state.local-dir": str(local.folder / "local")}
     history, live = world.history(EVENTS[:80]), world.live()
-    first = world.start(support.sessions(history, live), options)
-    assert first.wait_for("live", 300), first.exception()
-    shown = world.output()
-    disk.fill()
-    world.land(EVENTS[80:160])
-    assert_tells_of_full_disk(failure(first), disk.folder)
-    assert world.output() == shown
-    disk.free()
-    world.land(EVENTS[160:])
+    for number, disk in enumerate(disks):
+        query = world.start(support.sessions(history, live), options)
+        assert query.wait_for("live", 300), query.exception()
+        query.processAllAvailable()
+        shown = world.output()
+        disk.fill()
+        world.land(EVENTS[80 + 40 * number :][:40])
+        assert_tells_of_full_disk(failure(query), disk.folder)
+        assert world.output() == shown
+        disk.free()
+    world.land(EVENTS[200:])
     finish(world, world.start(support.sessions(history, live), options))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["checkpoints", "out", "spill"])
-def test_full_in_the_backlog(world: World, disk: Disk, place: str) -> None:
-    """A backlog that cannot write fails, or is not begun; nothing is visible, and the next run takes every row once."""
-    options: dict[str, Any] = dict(OPTIONS)
-    if place == "checkpoints":
-        world.checkpoints = disk.folder / "checkpoints"
-    elif place == "out":
-        world.out = disk.folder / "out"
-    else:
-        options |= {"sorter.engine": "arrow", "sorter.memory": "1 MiB", "sorter.spill-dir": str(disk.folder)}
+def test_full_in_the_backlog(world: World, disks: list[Disk]) -> None:
+    """A backlog that cannot write is not begun (state), or fails (what is sorted, output); nothing is visible, and the
+    next run takes every row once."""
+    checkpoints, spill, out = disks
+    world.checkpoints, world.out = checkpoints.folder / "checkpoints", out.folder / "out"
+    sorter = {"sorter.engine": "arrow", "sorter.memory": "1 MiB", "sorter.spill-dir": str(spill.folder)}
+    many = world.spark.range(30_000).select(
+        F.concat(F.lit("n"), F.col("id").cast("string")), F.lit(support.at(0)), F.lit(1).cast("long")
+    )
     history, live = world.history(EVENTS[:160]), world.live()
-    if place == "spill":
-        history = history.union(
-            world.spark.range(30_000).select(
-                F.concat(F.lit("n"), F.col("id").cast("string")), F.lit(support.at(0)), F.lit(1).cast("long")
-            )
-        ).toDF(*history.columns)
-    disk.fill()
-    if place == "checkpoints":
-        said = str(support.refusal(lambda: world.start(support.sessions(history, live), options)))
-    else:
-        said = failure(world.start(support.sessions(history, live), options))
-    assert_tells_of_full_disk(said, disk.folder)
-    assert world.output() == []
-    disk.free()
+    history = history.union(many).toDF(*history.columns)
+
+    def start() -> MixedQuery:
+        return world.start(support.sessions(history, live), {**OPTIONS, **sorter})
+
+    for disk in disks:
+        disk.fill()
+        said = str(support.refusal(start)) if disk is checkpoints else failure(start())
+        assert_tells_of_full_disk(said, disk.folder)
+        assert world.output() == []
+        disk.free()
     world.land(EVENTS[160:])
-    if place != "spill":
-        finish(world, world.start(support.sessions(history, live), options))
-        return
-    second = world.start(support.sessions(history, live), options)
-    assert second.wait_for("live", 300), second.exception()
+    query = start()
+    assert query.wait_for("live", 300), query.exception()
     world.land(support.flush_after(EVENTS))
-    second.processAllAvailable()
+    query.processAllAvailable()
+    query.stop()
     found = support.without_flush(world.output())
     assert len([row for row in found if row[0].startswith("n")]) == 30_000
     assert [r for r in found if r[0].startswith("k")] == support.expected_sessions(world.spark, EVENTS)
-    assert not [name for name in os.listdir(disk.folder) if name != "mixedmode"]
+    assert not [name for name in os.listdir(spill.folder) if name != "mixedmode"]
 
 
 class FullWhileWriting:
@@ -193,23 +199,22 @@ def test_full_during_checkpoints_that_may_fail(world: World, disk: Disk, monkeyp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("attempt", [1, 2])
-def test_full_during_a_checkpoint_that_must_not_fail(
-    world: World, disk: Disk, monkeypatch: pytest.MonkeyPatch, attempt: int
-) -> None:
-    """The checkpoint fails the job and shows nothing; the next run shows its rows once."""
+def test_full_during_a_checkpoint_that_must_not_fail(world: World, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first checkpoint of all, and one in the stream: it fails the job and shows nothing; the next run shows its
+    rows once."""
     world.checkpoints = disk.folder / "checkpoints"
-    FullWhileWriting(monkeypatch, disk, {attempt})
+    FullWhileWriting(monkeypatch, disk, {1, 3})
     history, live = world.history(EVENTS[:80]), world.live()
     first = world.start(support.sessions(history, live), EAGER)
-    shown: list[Any] = []
-    if attempt == 2:
-        assert first.wait_for("live", 300), first.exception()
-        shown = world.output()
-        world.land(EVENTS[80:160])
     assert_tells_of_full_disk(failure(first), world.checkpoints)
+    assert world.output() == []
+    second = world.start(support.sessions(history, live), EAGER)
+    assert second.wait_for("live", 300), second.exception()
+    shown = world.output()
+    world.land(EVENTS[80:160])
+    assert_tells_of_full_disk(failure(second), world.checkpoints)
     assert world.output() == shown
-    world.land(EVENTS[160:] if attempt == 2 else EVENTS[80:])
+    world.land(EVENTS[160:])
     finish(world, world.start(support.sessions(history, live), EAGER))
     assert not list(world.checkpoints.rglob("*.tmp"))
 
@@ -237,8 +242,7 @@ def test_full_after_the_checkpoint_is_complete(world: World, disk: Disk, monkeyp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size_bytes", [0, 40])
-def test_full_elsewhere(world: World, monkeypatch: pytest.MonkeyPatch, size_bytes: int) -> None:
+def test_full_elsewhere(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a filesystem that is not local, half-written checkpoints are none: the tolerated ones pass, then one fails."""
     disk = Refusing(world.folder / "full", "_metadata")
     monkeypatch.setattr(
@@ -246,23 +250,25 @@ def test_full_elsewhere(world: World, monkeypatch: pytest.MonkeyPatch, size_byte
     )
     options = {**EAGER, "execution.checkpointing.tolerable-failed-checkpoints": "2"}
     history, live = world.history(EVENTS[:80]), world.live()
-    first = world.start(support.sessions(history, live), options)
-    assert first.wait_for("live", 300), first.exception()
-    ours = world.checkpoints / "mixedmode" / "checkpoints"
-    complete, shown = sorted(ours.glob("*/_metadata")), world.output()
-    disk.refuse_after(size_bytes)
-    landed = 80
-    while first.isActive and landed < 200:
-        world.land(EVENTS[landed : landed + 20])
-        landed += 20
-        with contextlib.suppress(MixedModeError):
-            first.processAllAvailable()
-    assert NO_SPACE in failure(first)
-    # Whoever processes what is there meets the third failure, the query itself that one or the next.
-    assert re.search(r"[34] in a row, .*tolerable-failed-checkpoints is 2", failure(first))
-    assert sorted(path for path in ours.rglob("*") if path.is_file() and path.name != "_committed") == complete
-    assert world.output() == shown
-    disk.accept()
+    ours, landed = world.checkpoints / "mixedmode" / "checkpoints", 80
+    for size_bytes in (0, 40):
+        query = world.start(support.sessions(history, live), options)
+        assert query.wait_for("live", 300), query.exception()
+        query.processAllAvailable()
+        support.wait_until(lambda query=query: support.is_at_rest(query))
+        complete, shown, last = sorted(ours.glob("*/_metadata")), world.output(), landed + 80
+        disk.refuse_after(size_bytes)
+        while query.isActive and landed < last:
+            world.land(EVENTS[landed : landed + 10])
+            landed += 10
+            with contextlib.suppress(MixedModeError):
+                query.processAllAvailable()
+        assert NO_SPACE in failure(query)
+        # Whoever processes what is there meets the third failure, the query itself that one or the next.
+        assert re.search(r"[34] in a row, .*tolerable-failed-checkpoints is 2", failure(query))
+        assert sorted(path for path in ours.rglob("*") if path.is_file() and path.name != "_committed") == complete
+        assert world.output() == shown
+        disk.accept()
     world.land(EVENTS[landed:])
     finish(world, world.start(support.sessions(history, live), options))
 

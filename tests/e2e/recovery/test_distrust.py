@@ -51,30 +51,46 @@ def second_newest(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_sparks_log_is_put_right(world: World) -> None:
-    """Damaged entries of the query's log are written again from the checkpoint: no row is lost and none comes twice."""
-    assert life(world, EVENTS[80:110], EVENTS[110:140]).exception() is None
-    log = world.checkpoints / "spark"
-    entry = newest(log / "offsets")
-    cut(entry)
-    os.unlink(second_newest(log / "offsets"))
-    flip(newest(log / "commits"))
-    assert life(world, EVENTS[140:], support.flush_after(EVENTS)).exception() is None
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+def test_a_location_that_has_lost_something_is_no_new_job(world: World) -> None:
+    """What the checkpoint does not hold is asked for by name, and what it holds is put right; what is committed is not
+    committed again, and in the end no row is lost and none comes twice.
 
-
-@pytest.mark.slow
-def test_sparks_list_of_files_is_checked(world: World) -> None:
-    """A wrong bit in what only Spark knows, which would make it read a file again or not at all, is named."""
+    - Without its checkpoints, or without job.json, a job is refused.
+    - A wrong bit in what only Spark knows, which would make it read a file again or not at all, is named.
+    - Damaged entries of the query's log are written again from the checkpoint.
+    """
     assert life(world, EVENTS[80:110], EVENTS[110:140]).exception() is None
     before = world.output()
-    entry = newest(world.checkpoints / "spark" / "sources" / "0")
+    ours, log = world.checkpoints / "mixedmode", world.checkpoints / "spark"
+    aside = world.folder / "aside"
+    for lost in (ours / "checkpoints", ours / "job.json"):
+        lost.rename(aside)
+        if lost.name == "job.json":  # start() reads that itself
+            assert "is missing" in str(refused := support.refusal(lambda: life(world)))
+            assert isinstance(refused, CorruptStateError)
+        else:
+            cause = life(world).exception()
+            assert cause is not None and isinstance(cause.__cause__, CorruptStateError), cause
+            assert "is missing" in str(cause)
+        assert world.output() == before
+        if lost.exists():
+            shutil.rmtree(lost)
+        aside.rename(lost)
+
+    entry = newest(log / "sources" / "0")
     assert (entry.parent / f".{entry.name}.crc").read_bytes() == crc_file(entry.read_bytes()), "as Hadoop writes it"
     flip(entry)
     cause = life(world).exception()
     assert cause is not None and isinstance(cause.__cause__, CorruptStateError), cause
     assert f"spark/sources/0/{entry.name}" in str(cause)
     assert world.output() == before
+    flip(entry)
+
+    cut(newest(log / "offsets"))
+    os.unlink(second_newest(log / "offsets"))
+    flip(newest(log / "commits"))
+    assert life(world, EVENTS[140:], support.flush_after(EVENTS)).exception() is None
+    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
 
 
 @pytest.mark.slow
@@ -100,30 +116,6 @@ def test_a_log_that_is_altered_under_a_live_query_is_named(world: World, monkeyp
     assert any(f"{path} has been altered" in message for path in altered)
     assert "newest older checkpoint that is whole is" in message
     assert set(shown) <= set(world.output())
-
-
-@pytest.mark.slow
-def test_lost_checkpoints_are_no_new_job(world: World) -> None:
-    """Without its checkpoints, or without job.json, a job is refused; what is committed is not committed again."""
-    assert life(world, EVENTS[80:140]).exception() is None
-    before = world.output()
-    ours = world.checkpoints / "mixedmode"
-    aside = world.folder / "aside"
-    for lost in (ours / "checkpoints", ours / "job.json"):
-        lost.rename(aside)
-        if lost.name == "job.json":  # start() reads that itself
-            assert "is missing" in str(refused := support.refusal(lambda: life(world)))
-            assert isinstance(refused, CorruptStateError)
-        else:
-            cause = life(world).exception()
-            assert cause is not None and isinstance(cause.__cause__, CorruptStateError), cause
-            assert "is missing" in str(cause)
-        assert world.output() == before
-        if lost.exists():
-            shutil.rmtree(lost)
-        aside.rename(lost)
-    assert life(world, EVENTS[140:], support.flush_after(EVENTS)).exception() is None
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
 
 
 def test_output_that_waited_through_a_crash_is_checked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,30 +32,28 @@ def job(history: Any, live: Any) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("drain", [False, True], ids=["without drain", "with drain"])
-@pytest.mark.parametrize("point", ["savepoint-copy", "checkpoint-before-metadata"])
-def test_failed_savepoint_fails_the_job(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drain: bool, point: str
-) -> None:
+def test_failed_savepoint_fails_the_job(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """F4: a stop-with-savepoint that fails ends the query, and nothing of it is left: the next run goes on as if
     nobody had asked, from the last checkpoint, which no drain has emptied."""
-    query = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
-    world.land(EVENTS[60:80])
-    query.processAllAvailable()
-    before, output = latest(world).checkpoint_id, world.output()
-
-    monkeypatch.setenv(failpoints.VARIABLE, f"{point}=raise:1")
-    failpoints._hits.clear()
-    with pytest.raises(QueryError, match=r"with(out)? drain failed: .*failpoint"):
-        query.stopWithSavepoint(str(tmp_path / "savepoint"), drain=drain)
-    monkeypatch.delenv(failpoints.VARIABLE)
-    with pytest.raises(QueryError, match="failpoint"):
-        query.awaitTermination(300)
-    assert not (tmp_path / "savepoint").exists()
-    assert latest(world).checkpoint_id == before and world.output() == output
-    assert [event.event for event in query.lifecycle.of("sink[0]")][-1] == f"checkpoint {before + 1} aborted"
-    again = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
-    world.land(EVENTS[80:], support.flush_after(EVENTS))
+    keyed = job(world.history(EVENTS[:60]), world.live())
+    ways = [(point, drain) for point in ("savepoint-copy", "checkpoint-before-metadata") for drain in (True, False)]
+    for number, (point, drain) in enumerate(ways):
+        query = live(world.start(keyed, OBSERVED))
+        world.land(EVENTS[60 + 20 * number :][:20])
+        query.processAllAvailable()
+        before, output = latest(world).checkpoint_id, world.output()
+        monkeypatch.setenv(failpoints.VARIABLE, f"{point}=raise:1")
+        failpoints._hits.clear()
+        with pytest.raises(QueryError, match=r"with(out)? drain failed: .*failpoint"):
+            query.stopWithSavepoint(str(tmp_path / "savepoint"), drain=drain)
+        monkeypatch.delenv(failpoints.VARIABLE)
+        with pytest.raises(QueryError, match="failpoint"):
+            query.awaitTermination(300)
+        assert not (tmp_path / "savepoint").exists()
+        assert latest(world).checkpoint_id == before and world.output() == output
+        assert [event.event for event in query.lifecycle.of("sink[0]")][-1] == f"checkpoint {before + 1} aborted"
+    again = live(world.start(keyed, OBSERVED))
+    world.land(EVENTS[140:], support.flush_after(EVENTS))
     again.processAllAvailable()
     again.stop()
     assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)

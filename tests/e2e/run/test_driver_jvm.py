@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from driver_jvm import KILLED, DriverJvm
 
+pytestmark = [pytest.mark.kill, pytest.mark.slow]  # it is about the tests' own JVM
+
 DRIVER = Path(__file__).parents[1] / "driver_proxies.py"
 
 

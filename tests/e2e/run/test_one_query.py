@@ -175,6 +175,7 @@ def test_a_job_without_live_input_is_a_query_and_tells_how_far_it_is(
     assert (observed["rows"], observed["max(key)"]) == (len(EVENTS), max(key for key, _, _ in EVENTS))
 
 
+@pytest.mark.slow
 def test_the_jvm_removes_what_a_killed_driver_leaves(spark: SparkSession) -> None:
     """The folder of the query that stands for a job is one of those that the JVM removes when it ends."""
     shown = ShownQuery(spark, None, str(uuid.uuid4()))

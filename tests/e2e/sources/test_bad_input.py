@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -219,66 +220,42 @@ def test_location_of_a_stock_query(world: World) -> None:
     assert os.listdir(world.checkpoints) == ["offsets"]
 
 
-def test_newer_format(world: World) -> None:
-    """A checkpoint of a newer format version is refused by start(), with both versions."""
-    stopped_job(world)
-    (path,) = (world.checkpoints / "mixedmode" / "checkpoints").glob("*/_metadata")
-    path.write_text(json.dumps({**json.loads(path.read_text()), "format_version": 99}))
-    cause = refused(world)
-    assert isinstance(cause, CheckpointMismatchError)
-    assert "format version 99" in str(cause)
-
-
 def state_files(world: World) -> list[Path]:
     return sorted(path for path in (world.checkpoints / "mixedmode" / "state").rglob("e*") if path.is_file())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("harm", ["missing", "truncated"])
-def test_missing_or_truncated_state_file(world: World, harm: str) -> None:
-    """A state file that is gone or cut off is named before anything runs."""
+def test_a_location_that_does_not_fit_or_is_harmed(world: World) -> None:
+    """What a restart does not go on from is named, before anything runs if it shows by then, and nothing is written:
+
+    - another pipeline.max-parallelism than that of the state, or a checkpoint of a newer format version;
+    - a state file that is gone or cut off;
+    - an entry of Spark's log of the live source, or the folder, which is gone: the job would read rows again;
+    - state files with a flipped bit, found by their checksums when they are read in, and never read as fewer rows.
+    """
+    world.land(EVENTS[:5])
     stopped_job(world)
-    victim = state_files(world)[0]
-    if harm == "missing":
-        victim.unlink()
-    else:
-        os.truncate(victim, victim.stat().st_size - 1)
-    cause = restarted(world)
-    assert isinstance(cause, CorruptStateError)
-    assert victim.name in str(cause)
+    before = world.output()
 
-
-@pytest.mark.slow
-def test_altered_state_file(world: World) -> None:
-    """A state file with a flipped bit is found by its checksum when it is read in, and never read as fewer rows."""
-    stopped_job(world)
-    for victim in state_files(world):
-        data = bytearray(victim.read_bytes())
-        data[len(data) // 2] ^= 1
-        victim.write_bytes(bytes(data))
-    world.land(support.flush_after(EVENTS))
-    # A local copy that this process has kept open embodies the files already: the restart must not depend on it.
-    cause = restarted(world, options={"pipeline.parallelism": "3"})
-    assert isinstance(cause, CorruptStateError), cause
-    assert "SHA-256" in str(cause)
-
-
-@pytest.mark.slow
-def test_max_parallelism_is_fixed(world: World) -> None:
-    """Another pipeline.max-parallelism than that of the state is refused, naming both."""
-    stopped_job(world)
     cause = refused(world, options={"pipeline.max-parallelism": "64"})
     assert isinstance(cause, OptionError)
     assert "pipeline.max-parallelism is 64" in str(cause) and "128" in str(cause)
 
+    (path,) = (world.checkpoints / "mixedmode" / "checkpoints").glob("*/_metadata")
+    with harmed(path):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "format_version": 99}))
+        cause = refused(world)
+        assert isinstance(cause, CheckpointMismatchError)
+        assert "format version 99" in str(cause)
 
-@pytest.mark.slow
-def test_a_lost_log_of_the_source_is_named(world: World) -> None:
-    """Without an entry of Spark's log of the live source, or without the folder, a job does not go on: it would read
-    rows again."""
-    world.land(EVENTS[:5])
-    stopped_job(world)
-    before = world.output()
+    victim = state_files(world)[0]
+    for harm in (victim.unlink, lambda: os.truncate(victim, victim.stat().st_size - 1)):
+        with harmed(victim):
+            harm()
+            cause = restarted(world)
+            assert isinstance(cause, CorruptStateError)
+            assert victim.name in str(cause)
+
     log = world.checkpoints / "spark" / "sources" / "0"
     entry = max((path for path in log.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
     for lost in (entry, log.parent.parent):
@@ -288,7 +265,25 @@ def test_a_lost_log_of_the_source_is_named(world: World) -> None:
         assert isinstance(cause, CorruptStateError), cause
         assert f"{lost} is missing" in str(cause) and "start again with a new checkpointLocation" in str(cause)
         aside.rename(lost)
+
+    for victim in state_files(world):
+        data = bytearray(victim.read_bytes())
+        data[len(data) // 2] ^= 1
+        victim.write_bytes(bytes(data))
+    world.land(support.flush_after(EVENTS))
+    # A local copy that this process has kept open embodies the files already: the restart must not depend on it.
+    cause = restarted(world, options={"pipeline.parallelism": "3"})
+    assert isinstance(cause, CorruptStateError), cause
+    assert "SHA-256" in str(cause)
     assert world.output() == before
+
+
+@contextmanager
+def harmed(path: Path) -> Iterator[None]:
+    """Puts a file back as it was."""
+    content = path.read_bytes()
+    yield
+    path.write_bytes(content)
 
 
 def test_source_that_is_added_later(world: World) -> None:

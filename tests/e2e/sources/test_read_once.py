@@ -116,6 +116,7 @@ def test_a_socket_job_goes_on_with_its_state(
     assert server.accepted == 2
 
 
+@pytest.mark.slow
 def test_a_socket_beside_files_has_no_checkpoint(world: World, server: LineServer) -> None:
     """Files are read again behind a checkpoint, and a socket cannot be: such a job is refused, and says what to do."""
     world.land([("key", 1, 1)])

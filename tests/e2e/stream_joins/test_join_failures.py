@@ -1,44 +1,18 @@
-"""Joins whose epochs fail or whose processes are killed, and that go on elsewhere: the output of an undisturbed run."""
+"""Joins whose epochs fail, and that go on elsewhere: that of an undisturbed run.  (Killed: test_kill.py.)"""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import intervals
 import joins
-import kill_points
 import mixedmode
 import pytest
 import support
-from driver_jvm import KILLED, DriverJvm
 from epoch_failures import EpochFailures
 from joins import FURTHER, Pair
 from support import World
-from test_kill import EVENTS, Job
 
 #: A job's options: every epoch is followed by a checkpoint.
 COMMITS = {"execution.checkpointing.interval": intervals.named("1 ms")}
-
-
-@pytest.mark.slow
-@pytest.mark.kill
-@pytest.mark.timeout(1800)
-def test_killed_joins_put_each_row_out_once(tmp_path: Path, driver_jvm: DriverJvm) -> None:
-    """Killed in the backlog's pass, at the switch, in the stream and in a checkpoint, and the workers at every step of
-    their tasks: no pair and no row without a partner is lost or doubled."""
-    (tmp_path / "job").mkdir()
-    job = Job(tmp_path / "job", driver_jvm, name="joins:halves", files=3)
-    flags = {point: tmp_path / point for point in kill_points.TASK_POINTS}
-    workers = ";".join(f"{point}=kill-once:{flag}" for point, flag in flags.items())
-    for point in (f"{workers};epoch-before-apply=kill", "checkpoint-before-metadata=kill"):
-        assert job.run(point, master="local[2,12]") == KILLED, point
-        assert (job.output, job.checkpoints) == ([], []), point
-    for point in ("sink-between-files=kill", "epoch-before-apply=kill:2", "checkpoint-after-metadata=kill:2"):
-        assert job.run(f"{workers};{point}", master="local[2,12]") == KILLED, point
-        assert job.checkpoints, point
-    assert job.run(workers, master="local[2,12]") == 0
-    assert [point for point, flag in flags.items() if not flag.exists()] == [], "no worker was killed there"
-    assert joins.shown(job.output) == joins.halves_of(EVENTS)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Attacks on a running job: failing twice in the backlog, two drivers, a function that stops its own query."""
+"""Attacks on a running job: failing twice in the backlog, a rewind, a function that stops its own query."""
 
 from __future__ import annotations
 
@@ -68,19 +68,6 @@ def test_a_rewind_beyond_what_spark_retains(world: World, monkeypatch: pytest.Mo
         last.processAllAvailable()
     finally:
         world.spark.conf.unset(retained)
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
-
-
-@pytest.mark.slow
-def test_a_second_driver_is_refused(world: World) -> None:
-    """A job that runs already is not started again on its checkpointLocation, and does not notice the attempt."""
-    first = world.start(support.sessions(world.history(EVENTS[:80]), world.live()), OBSERVED)
-    assert first.wait_for("live", 300), first.exception()
-    world.land(EVENTS[80:120])
-    again = support.sessions(world.history(EVENTS[:80]), world.live())
-    assert "another driver" in str(support.refusal(lambda: world.start(again, OBSERVED)))
-    world.land(EVENTS[120:], support.flush_after(EVENTS))
-    first.processAllAvailable()
     assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
 
 
