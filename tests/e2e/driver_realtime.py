@@ -22,6 +22,8 @@ import kafka_support
 import support
 from kafka_broker import Broker
 from mixedmode import read
+from mixedmode.runtime.driver.realtime import phase
+from mixedmode.runtime.tasks.realtime.change_segments import SegmentPolicy
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
@@ -107,6 +109,7 @@ def session() -> Any:
 
 
 def main(folder: Path, brokers: str, kind: str, trigger: str, interval: str, life: str) -> None:
+    phase.SEGMENTS = SegmentPolicy(keys=4, follow_every_s=0)  # many of them, with few rows
     broker = Broker(brokers)
     source, target = ((folder / name).read_text() for name in ("source", "target"))
     spark = session()

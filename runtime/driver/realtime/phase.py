@@ -35,6 +35,7 @@ from ...spark_io.spark_sources import sources
 from ...storage.spark_paths import spark_uri
 from ...support.failpoints import failpoint
 from ...support.ids import NO_BATCH, BatchId
+from ...tasks.realtime.change_segments import SegmentPolicy
 from ...tasks.realtime.realtime_task import RealTimeTask
 from ...tasks.realtime.run_folder import EpochOrder, RunFolder, remove_other_runs, run_folder, runs_folder
 from ..clocks import now_ms
@@ -62,6 +63,8 @@ logger = logging.getLogger(__name__)
 _LOOK_EVERY_S, _ASK_EVERY_S = 0.02, 0.005
 #: Cancelled tasks hold their slots for some seconds: so long, and so often, the first epoch asks for slots.
 _SLOTS_WITHIN_S, _SLOTS_EVERY_S = 60.0, 1.0
+#: When shards write what they change.
+SEGMENTS = SegmentPolicy()
 #: The trigger of its checkpoints.
 _TRIGGER = "end of a real-time epoch"
 _NOT_NOW = "the query is in Real-Time Mode, where its Spark query holds the shards; stop it, and start it again"
@@ -256,6 +259,7 @@ class RealTimePhase:
             states=shard_task.states.emptied(),
             rows=rows.portions,
             messages=live_messages(run.job.sink, run.job.spark, self._generation),
+            segments=SEGMENTS,
         )
 
     @property
