@@ -14,7 +14,6 @@ Invariants:
 from __future__ import annotations
 
 import gc
-import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from pyspark import TaskContext
 from ....state.keys.keygroups import ShardId
 from ....state.store.packed_manifests import PackedManifests
 from ...connectors.sinks.kafka.live_messages import LiveMessages, LiveSender
+from ...jvm.worker.worker_input import WorkerInput
 from ...jvm.worker.worker_tasks import task_begins
 from ...operators.contract import ShardContext, ShardCounters
 from ...operators.open_epoch import OpenEpoch
@@ -46,8 +46,6 @@ from .run_folder import EpochOrder, RealTimeReport, RunFolder, SeenMessages
 _BATCH = "streaming.sql.batchId"
 #: So many collections of younger objects.
 _NEVER = 1 << 30
-#: How long a thread keeps the interpreter while another one waits for it.
-_TURN_S = 0.0002
 #: The column of what goes back to Spark: nothing.
 NOTHING_COLUMN = "nothing"
 
@@ -78,13 +76,12 @@ class RealTimeTask:
         context = TaskContext.get()
         assert context is not None, "it runs only inside a Spark task"
         task_begins()
-        # Spark waits for nobody: what comes before the epoch has its order gathers meanwhile.
-        arrived = ArrivedRows(batches, PARTITION_COLUMN)
+        arrived = ArrivedRows(iter(batches), PARTITION_COLUMN, WorkerInput.of_this_task().has_more)
         batch, shard = BatchId(int(str(context.getLocalProperty(_BATCH)))), ShardId(context.partitionId())
         order = self.folder.wait_for_order(batch)
         failpoint("realtime-task-begins")
         epoch = _ShardEpoch(self, batch, shard, order, context.taskAttemptId())
-        with _without_full_collections(), _short_turns():
+        with _without_full_collections():
             while (rows := arrived.take()) is not None:
                 epoch.take(rows)
         failpoint("realtime-task-end-of-rows")
@@ -104,20 +101,6 @@ def _without_full_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(young, middle, old)
-
-
-@contextmanager
-def _short_turns() -> Iterator[None]:
-    """Python's threads wait for each other no longer than this meanwhile.
-
-    The thread that reads takes several turns for each row, and each would last 5 ms while the other one computes.
-    """
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(_TURN_S)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
 
 
 class _ShardEpoch:
