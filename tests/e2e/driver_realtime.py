@@ -5,7 +5,7 @@ It reads the topic that the folder's file ``source`` names, and sends to that of
 - ``<from>-<to>``: it is sent these values, commits them, and stops.
 - ``twice:<from>-<to>``: it does so twice in one application: the first time with what the topic has.
 - ``die:<from>-<to>``: it kills itself when all of them have come out.
-- ``fail:<from>-<to>``: it fails on them, as a worker dies.
+- ``fail:<from>-<to>``: it fails on them, as a worker dies; each is sent when the one before has come out.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def session() -> Any:
 
 
 def main(folder: Path, brokers: str, kind: str, trigger: str, interval: str, life: str) -> None:
-    phase.SEGMENTS = SegmentPolicy(keys=4, follow_every_s=0)  # many of them, with few rows
+    phase.SEGMENTS = SegmentPolicy(keys=1, follow_every_s=0)  # many of them, with few rows
     broker = Broker(brokers)
     source, target = ((folder / name).read_text() for name in ("source", "target"))
     spark = session()
@@ -123,8 +123,13 @@ def main(folder: Path, brokers: str, kind: str, trigger: str, interval: str, lif
     query = described.start()
     assert query.wait_for("live", WAIT_S), query.exception()
     before = sum(broker.ends(target).values())
-    kafka_support.send(broker, source, range(first, last))
     until = time.monotonic() + WAIT_S
+    # Before it fails, one by one: an epoch has several portions.
+    for burst in [range(value, value + 1) for value in range(first, last)] if what == "fail" else [range(first, last)]:
+        kafka_support.send(broker, source, burst)
+        while what == "fail" and query.isActive and sum(broker.ends(target).values()) < before + burst.stop - first:
+            assert time.monotonic() < until
+            time.sleep(0.01)
     if what == "die":
         while sum(broker.ends(target).values()) < before + last - first:
             assert query.isActive and time.monotonic() < until, query.exception()
