@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyarrow import fs
 
 from ...state.keys.keygroups import ShardId
+from ...state.store.files import StateFile
 from ...state.store.local_copy import LocalStateCopy, process_cache
 from ...state.store.local_folder import local_root
 from ...state.store.packed_manifests import PackedManifests
@@ -43,6 +45,22 @@ class ShardStates:
             self.local_root,
             self.cache_bytes,
         )
+
+    def holds(self, shard: ShardId) -> bool:
+        """Whether this process has a local copy of a shard, however old."""
+        return process_cache().known(self.job_id, shard, self.pool) is not None
+
+    def follow(self, shard: ShardId, files: Sequence[StateFile]) -> bool:
+        """Bring a local copy that this process holds up to the committed state and files of the epoch in hand.
+
+        Args:
+            shard: the shard.
+            files: durable ones of one attempt, in order; the epoch may never be committed.
+
+        Returns:
+            False: there is no copy that only lacks files.
+        """
+        return process_cache().follow(self.job_id, shard, self.manifests[shard].append(files), self.pool)
 
     def retire(self) -> None:
         """Close this process's local copies of shards that the stage does not have any more."""

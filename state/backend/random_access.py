@@ -1,7 +1,8 @@
 """Keyed state over RocksDB: keys in any order, as often as needed.
 
 Reads come from the shard's local copy (state after the previous epoch) and from the overlay, this epoch's own writes,
-which are held back and written as one sorted change log at the end of the epoch.  Nothing is written to the local copy.
+which are held back and written as one sorted change log at the end of the epoch, or as several while it runs.  Nothing
+is written to the local copy here; it may be brought up to what was written, which the overlay still has.
 
 Invariants: the overlay wins over the local copy; an attempt that fails leaves no trace; memory follows the keys that
 were changed in the epoch, not the state.
@@ -50,6 +51,9 @@ class RocksDBKeyedState(KeyedState):
         #: Changes of every other key that has any, by what its stored cells start with; the current one's join when the
         #: next key comes.
         self._overlay: dict[bytes, _Changes] = {}
+        #: Those of them that have changed since changes were written.
+        self._unwritten: set[bytes] = set()
+        self._has_written = False
         self._key_group = -1
         self._key = b""
         self._group_prefix = b""
@@ -76,8 +80,7 @@ class RocksDBKeyedState(KeyedState):
             self._group_prefix = state_prefix(key_group, b"")
         elif key == self._key and self._prefix:
             return
-        if self.changes:
-            self._overlay[self._prefix] = self.changes
+        self._keep_changes()
         self._key = key
         self._prefix = prefix = self._group_prefix + key
         changes = self._overlay.get(prefix)
@@ -85,10 +88,15 @@ class RocksDBKeyedState(KeyedState):
         if self._read:
             self._read.clear()
 
-    def begin_block(self) -> None:
-        """Finish the current key: until :meth:`end_block` there is none."""
+    def _keep_changes(self) -> None:
+        """Note the current key's changes with all others."""
         if self.changes:
             self._overlay[self._prefix] = self.changes
+            self._unwritten.add(self._prefix)
+
+    def begin_block(self) -> None:
+        """Finish the current key: until :meth:`end_block` there is none."""
+        self._keep_changes()
         self._key_group, self._key, self._prefix = -1, b"", b""
         self.changes = NoKey()
 
@@ -119,6 +127,7 @@ class RocksDBKeyedState(KeyedState):
                 names = bytes_of(keys.take(one.places).cells())
                 for prefix, value in zip(names, bytes_of(one.values), strict=True):
                     self._overlay.setdefault(prefix, {})[one.suffix] = value
+                self._unwritten.update(names)
         self._blocks = []
 
     def end_block(self) -> None:
@@ -202,7 +211,10 @@ class RocksDBKeyedState(KeyedState):
 
     def _change_of(self, key_group: int, key: bytes) -> _Changes:
         prefix = state_prefix(key_group, key)
-        return self.changes if prefix == self._prefix else self._overlay.setdefault(prefix, {})
+        if prefix == self._prefix:
+            return self.changes
+        self._unwritten.add(prefix)
+        return self._overlay.setdefault(prefix, {})
 
     def _timer_registered(self, kind: TimerKind, ts_ms: int) -> None:
         heapq.heappush(self._new_timers[kind], (ts_ms, self._key, self._key_group))
@@ -221,11 +233,23 @@ class RocksDBKeyedState(KeyedState):
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    def flush(self, writer: SortedStateWriter) -> None:
-        """Write the overlay in stored order; call once, at the end of the epoch."""
-        if self.changes:
-            self._overlay[self._prefix] = self.changes
-        fresh = self._local_copy is None
+    @property
+    def unwritten_keys(self) -> int:
+        """How many keys have changed since changes were written, without the current one."""
+        return len(self._unwritten) + sum(len(keys) for keys, _ in self._blocks)
+
+    def flush(self, writer: SortedStateWriter, *, more: bool = False) -> None:
+        """Write what has changed since the last call, in stored order.
+
+        Args:
+            writer: takes it; another one than that of the last call.
+            more: the epoch goes on; False: this is its end.
+        """
+        self._keep_changes()
+        if more:
+            self._take_blocks_apart()
+        # What was written before may have put what is deleted now.
+        fresh = self._local_copy is None and not self._has_written
         if not self._overlay:
             for block, cells in self._blocks:
                 names, stored = entries_of(block, cells, fresh)
@@ -237,7 +261,7 @@ class RocksDBKeyedState(KeyedState):
         index: IndexChanges | None = None
         group = b""
         overlay = self._overlay
-        for prefix in sorted(overlay):
+        for prefix in sorted(self._unwritten):
             if prefix[:2] != group:
                 if index is not None:
                     _add_index(index, keys, values)
@@ -259,6 +283,7 @@ class RocksDBKeyedState(KeyedState):
             _add_index(index, keys, values)
         if keys:
             writer.put_many(keys, values)
+        self._unwritten, self._has_written = set(), True
 
 
 def _suffix(kind: TimerKind, ts_ms: int) -> bytes:

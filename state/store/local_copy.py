@@ -1,11 +1,13 @@
-"""A shard's local copy: the local database that embodies a committed manifest, and the process's cache of local copies.
+"""A shard's local copy: the local database that embodies a manifest, and the process's cache of local copies.
 
-Invariants: between two calls of :meth:`LocalStateCache.acquire` a local copy does not change, and it holds exactly what
-its manifest says; only the cache writes to it, and only by bringing in committed files.  A local copy is private to its
-process and lives on local disk without a write-ahead log: if the process dies, the next one builds a new local copy
-from the pool. If anything goes wrong while files are brought in, or a read finds damage, the local copy is thrown away,
-not repaired. Its tables may be the pool's own files (hard links), so a read that finds damage looks there for the file
-to blame.
+Invariants: between two calls of :meth:`LocalStateCache.acquire` or :meth:`LocalStateCache.follow` a local copy does
+not change, and it holds exactly what its manifest says; only the cache writes to it, and only by bringing in durable
+files. These are committed, or, in Real-Time Mode, an epoch's that may be committed.  If it is not, the manifest is no
+beginning of any committed one, as names of files are an attempt's own, and the copy is built anew.  A local copy is
+private to its process and lives on local disk without a write-ahead log: if the process dies, the next one builds a new
+local copy from the pool. If anything goes wrong while files are brought in, or a read finds damage, the local copy is
+thrown away, not repaired. Its tables may be the pool's own files (hard links), so a read that finds damage looks there
+for the file to blame.
 """
 
 from __future__ import annotations
@@ -189,6 +191,22 @@ class LocalStateCache:
                 self.evictions += 1
                 oldest.close()
             return held
+
+    def follow(self, job: str, shard: ShardId, manifest: StateManifest, pool: str) -> bool:
+        """Bring a copy that this process holds up to a manifest, if only files are to be appended to it.
+
+        Returns:
+            Whether the process has such a copy now; False: it has none, or one that would have to be built anew.
+        """
+        with self._lock:
+            slot = (job, shard, pool)
+            held = self._held.get(slot)
+            if held is None or held.damaged or held.is_lost or missing_files(held.manifest, manifest) is None:
+                return False
+            del self._held[slot]  # it is closed if this fails
+            self._brought_on(held, manifest)
+            self._held[slot] = held
+            return True
 
     def known(self, job: str, shard: ShardId, pool: str) -> LocalStateCopy | None:
         """The local copy of a shard as it is, which may be behind; None: this process has none."""

@@ -3,8 +3,9 @@
 The choice that the whole recovery story rests on: an epoch's task attempt never changes anything shared, nor the local
 copy it reads.  It reads the state after the previous epoch and writes new files of its own; the driver picks the
 winning attempt of each shard and appends its files to the manifest; the next epoch's task brings its local copy up to
-that. So a retry, a speculative duplicate, a zombie or a lost executor can leave garbage files, never wrong state, and a
-local copy only ever embodies a committed manifest.
+that. So a retry, a speculative duplicate, a zombie or a lost executor can leave garbage files, never wrong state.
+In Real-Time Mode copies are brought up to an epoch's files before it is committed; if it is not, what they embody is no
+beginning of what is wanted, and they are built anew.
 
 Invariants: a manifest only grows at its end, or is replaced as a whole by compaction or re-dealing; within the shard's
 key groups, applying its files in order gives the state; files may reach beyond the range (``StateFile.clip``).

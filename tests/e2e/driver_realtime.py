@@ -6,7 +6,7 @@ that the folder's file ``source`` names, and sends to that of ``target``.  Lives
 - ``<from>-<to>``: it is sent these values, commits them, and stops.
 - ``twice:<from>-<to>``: it does so twice in one application: the first time with what the topic has.
 - ``die:<from>-<to>``: it kills itself when all of them have come out.
-- ``fail:<from>-<to>``: it fails on them, as a worker dies.
+- ``fail:<from>-<to>``: it fails on them, as a worker dies; each is sent when the one before has come out.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ import kafka_support
 import support
 from kafka_broker import Broker
 from mixedmode import read
+from mixedmode.runtime.driver.realtime import phase
+from mixedmode.runtime.tasks.realtime.change_segments import SegmentPolicy
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
@@ -138,6 +140,7 @@ def session(master: str) -> Any:
 
 
 def main(folder: Path, brokers: str, kind: str, trigger: str, interval: str, life: str, *told: str) -> None:
+    phase.SEGMENTS = SegmentPolicy(keys=1, follow_every_s=0)  # many of them, with few rows
     options = dict(one.split("=", 1) for one in told)
     broker = Broker(brokers)
     source, target = ((folder / name).read_text() for name in ("source", "target"))
@@ -153,8 +156,13 @@ def main(folder: Path, brokers: str, kind: str, trigger: str, interval: str, lif
     query = described.start()
     assert query.wait_for("live", WAIT_S), query.exception()
     before = sum(broker.ends(target).values())
-    kafka_support.send(broker, source, range(first, last))
     until = time.monotonic() + WAIT_S
+    # Before it fails, one by one: an epoch has several portions.
+    for burst in [range(value, value + 1) for value in range(first, last)] if what == "fail" else [range(first, last)]:
+        kafka_support.send(broker, source, burst)
+        while what == "fail" and query.isActive and sum(broker.ends(target).values()) < before + burst.stop - first:
+            assert time.monotonic() < until
+            time.sleep(0.01)
     if what == "die":
         while sum(broker.ends(target).values()) < before + last - first:
             assert query.isActive and time.monotonic() < until, query.exception()

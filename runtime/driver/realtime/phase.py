@@ -40,6 +40,7 @@ from ...spark_io.spark_sources import sources
 from ...storage.spark_paths import spark_uri
 from ...support.failpoints import failpoint
 from ...support.ids import NO_BATCH, BatchId
+from ...tasks.realtime.change_segments import SegmentPolicy
 from ...tasks.realtime.realtime_task import RealTimeTask
 from ...tasks.realtime.run_folder import EpochOrder, RunFolder, remove_other_runs, run_folder, runs_folder
 from ..clocks import now_ms
@@ -67,6 +68,8 @@ logger = logging.getLogger(__name__)
 _LOOK_EVERY_S, _ASK_EVERY_S = 0.02, 0.005
 #: Cancelled tasks hold their slots for some seconds: so long, and so often, the first epoch asks for slots.
 _SLOTS_WITHIN_S, _SLOTS_EVERY_S = 60.0, 1.0
+#: When shards write what they change.
+SEGMENTS = SegmentPolicy()
 #: More queries than a run ever has.
 _MOST_ATTEMPTS = 1_000_000
 #: The trigger of its checkpoints.
@@ -324,6 +327,7 @@ class RealTimePhase:
             rows=rows.portions,
             output=live_output(run.job),
             messages=live_messages(run.job.sink, run.job.spark, self._number, run.state.epoch + 1),
+            segments=SEGMENTS,
         )
 
     @property

@@ -43,6 +43,9 @@ _SETTINGS = {
     "spark.sql.execution.pandas.udf.buffer.size": "16",
     # monotonically_increasing_id() tells the first row of a task, and is not allowed in queries otherwise.
     "spark.sql.streaming.unsupportedOperationCheck": "false",
+    # Each batch is planned while rows wait: without a check behind each rule, and with the short text for Spark's UI.
+    "spark.sql.lightweightPlanChangeValidation": "false",
+    "spark.sql.ui.explainMode": "simple",
 }
 #: How Spark's log has a position for a query in Real-Time Mode, which refuses to go on behind a log of micro-batches.
 _STORE = "spark.sql.streaming.stateStore.providerClass"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark import cloudpickle
 
+from ....state.store.files import SortedStateWriter
 from ...support.clean_up import take_all
 from ..contract import ShardContext
 from .run import ProcessorRun
@@ -38,6 +39,15 @@ class OpenProcessor:
             self._run.take(rows, more=self._has_rows)
             self._run.calls.output.flush()
         self._has_rows = True
+
+    @property
+    def unwritten_keys(self) -> int:
+        """About how many keys have changed since changes were written."""
+        return self._run.live_state.unwritten_keys
+
+    def write_changes(self, writer: SortedStateWriter) -> None:
+        """Write what has changed since the last call."""
+        self._run.live_state.flush(writer, more=True)
 
     def finish(self) -> None:
         """Fire the timers that are due, and write the state."""

@@ -100,6 +100,12 @@ class ProcessorRun:
         )
         self._begin(self._state)
 
+    @property
+    def live_state(self) -> RocksDBKeyedState:
+        """The state of a live epoch."""
+        assert self._state is not None, "begin() comes first"
+        return self._state
+
     def take(self, rows: Iterator[pa.RecordBatch], *, more: bool = False) -> None:
         """Process rows of a live epoch, in the order of keys.
 
@@ -107,19 +113,18 @@ class ProcessorRun:
             rows: the rows.
             more: there were others before them.
         """
-        assert self._state is not None, "begin() comes first"
         if self._operator.hooks.takes_blocks:
-            self._counters.keys += self._blocks(self._state).live_epoch(self._pieces(rows), self.calls.row_times)
+            self._counters.keys += self._blocks(self.live_state).live_epoch(self._pieces(rows), self.calls.row_times)
         else:
-            self._random(self._state, self._keyed(rows), more=more)
+            self._random(self.live_state, self._keyed(rows), more=more)
 
     def finish(self) -> None:
         """Fire what is due in a live epoch, and write what it has changed."""
-        assert self._state is not None, "begin() comes first"
-        self._fire_all_due(self._state)
+        state = self.live_state
+        self._fire_all_due(state)
         self._end()
-        self._state.flush(self._context.writer)
-        self._leave(self._state)
+        state.flush(self._context.writer)
+        self._leave(state)
 
     def _leave(self, state: KeyedState) -> None:
         """Hand on the last rows, and report what waits."""

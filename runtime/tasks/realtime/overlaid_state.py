@@ -1,7 +1,8 @@
 """A shard's state within an epoch of Real-Time Mode: the committed one, and what the epoch has changed so far.
 
 An operator that runs once for each portion of rows finds here what it wrote for the portions before.  Nothing is
-written to the local copy, which embodies committed files only.  Memory follows the keys that the epoch changes.
+written to the local copy here; it may be brought up to what was written, which is here, too.  Memory follows the keys
+that the epoch changes.
 """
 
 from __future__ import annotations
@@ -23,27 +24,31 @@ class EpochChanges:
     def __init__(self) -> None:
         #: By stored key; None: deleted.
         self.entries: dict[bytes, bytes | None] = {}
+        #: The keys that have changed since :meth:`write`.
+        self.unwritten: set[bytes] = set()
 
     def put(self, key: bytes, value: bytes) -> None:
         """Set a key."""
-        self.entries[key] = value
+        self.put_many([key], [value])
 
     def delete(self, key: bytes) -> None:
         """Delete a key."""
-        self.entries[key] = None
+        self.put_many([key], [None])
 
     def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         """Set and delete keys."""
         self.entries.update(zip(keys, values, strict=True))
+        self.unwritten.update(keys)
 
     def put_arrays(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> None:
         """The same as Arrow has them."""
         self.put_many(bytes_of(keys), values.to_pylist())
 
     def write(self, writer: SortedStateWriter) -> None:
-        """Write all of it in stored order."""
-        keys = sorted(self.entries)
+        """Write what has changed since the last call, in stored order."""
+        keys = sorted(self.unwritten)
         writer.put_many(keys, [self.entries[key] for key in keys])
+        self.unwritten = set()
 
 
 class OverlaidState(LocalStateCopy):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from ....state.store.files import SortedStateWriter
 from ...operators.contract import KeyedOperator, ShardContext, ShardCounters
 from ...operators.open_epoch import OpenEpoch
 from ...operators.processor.definition import ProcessorStage
@@ -45,8 +46,17 @@ class PortionRuns:
             seen = counters.max_event_time_ms
             total.max_event_time_ms = seen if known is None else max(known, seen)
 
+    @property
+    def unwritten_keys(self) -> int:
+        """How many stored keys have changed since changes were written."""
+        return len(self._changes.unwritten)
+
+    def write_changes(self, writer: SortedStateWriter) -> None:
+        """Write what runs have changed since the last call."""
+        self._changes.write(writer)
+
     def finish(self) -> None:
-        """Run it without rows, and write what all runs have changed."""
+        """Run it without rows, and write what runs have changed since changes were written."""
         counters, total = self._run(iter(()), self._context), self._context.counters
         total.timers_fired += counters.timers_fired
         total.next_event_timer_ms = counters.next_event_timer_ms

@@ -4,8 +4,9 @@ Invariants:
 - It begins with the state that the driver has committed, whatever newer files there are: the order of the epoch comes
   behind the commit of the one before, and names all files.
 - All that others may read it writes under names that no other attempt has.  It commits nothing: behind its last row it
-  makes its change log durable, has the brokers confirm its messages, and reports.  Spark may have ended the rows early
-  (a stopped query, a failed sibling), so what is reported counts only if the driver finds that nothing is missing.
+  makes the rest of its change log durable, has the brokers confirm its messages, and reports.  Spark may have ended the
+  rows early (a stopped query, a failed sibling), so what is reported counts only if the driver finds that nothing is
+  missing.
 - Messages are counted before the operator, or anything else, looks at a row.
 - Nothing depends on the process: what it keeps from epoch to epoch it may be without.
 """
@@ -22,9 +23,9 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from ....state.keys.keygroups import ShardId
-from ....state.store.log import LogWriter
 from ....state.store.packed_manifests import PackedManifests
 from ...connectors.sinks.kafka.live_messages import LiveMessages, LiveSender
+from ...jvm.worker.worker_input import WorkerInput
 from ...jvm.worker.worker_tasks import task_begins
 from ...operators.contract import ShardContext, ShardCounters
 from ...operators.open_epoch import OpenEpoch
@@ -37,6 +38,7 @@ from ..shard.shard_task import checked_rows, operator_of
 from ..shard.task_meter import TaskMeter
 from ..shard_states import ShardStates
 from .arrived_rows import ArrivedRows
+from .change_segments import ChangeSegments, SegmentPolicy
 from .computed_output import ComputedOutput
 from .portion_rows import PortionRows
 from .portion_runs import open_epoch
@@ -62,6 +64,7 @@ class RealTimeTask:
         rows: how rows are prepared.
         output: how output is made of the operator's rows; None: they are it.
         messages: how output is sent.
+        segments: when changes are written while rows flow.
     """
 
     run_id: RunId
@@ -71,17 +74,17 @@ class RealTimeTask:
     rows: PortionRows
     output: OutputRows | None
     messages: LiveMessages
+    segments: SegmentPolicy
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None, "it runs only inside a Spark task"
         task_begins()
-        # Spark waits for nobody: what comes before the epoch has its order gathers meanwhile.
-        arrived = ArrivedRows(batches, PARTITION_COLUMN)
+        arrived = ArrivedRows(iter(batches), PARTITION_COLUMN, WorkerInput.of_this_task().has_more)
         batch, shard = BatchId(int(str(context.getLocalProperty(_BATCH)))), ShardId(context.partitionId())
         order = self.folder.wait_for_order(batch)
         failpoint("realtime-task-begins")
-        epoch = _ShardEpoch(self, shard, order, context.taskAttemptId())
+        epoch = _ShardEpoch(self, batch, shard, order, context.taskAttemptId())
         failpoint("realtime-task-opened")
         with _without_full_collections():
             while (rows := arrived.take()) is not None:
@@ -109,7 +112,7 @@ def _without_full_collections() -> Iterator[None]:
 class _ShardEpoch:
     """One attempt of a shard in an epoch."""
 
-    def __init__(self, task: RealTimeTask, shard: ShardId, order: EpochOrder, attempt: int) -> None:
+    def __init__(self, task: RealTimeTask, batch: BatchId, shard: ShardId, order: EpochOrder, attempt: int) -> None:
         self._task, self._shard = task, shard
         states = replace(task.states, manifests=PackedManifests(order.manifests))
         operator, manifest = operator_of(task.operator), order.manifests[shard]
@@ -122,7 +125,7 @@ class _ShardEpoch:
         spec = order.spec
         # Task attempt ids start again with each SparkContext; the run id and a random part make the name unique.
         self._name = f"e{spec.epoch:08d}-s{shard:04d}-{task.run_id}-{attempt}-{uuid.uuid4().hex[:8]}"
-        self._writer = LogWriter(states.filesystem, states.pool, states.local_root, self._name, spec.epoch)
+        self._changes = ChangeSegments(task.folder, batch, shard, states, self._name, spec.epoch, task.segments)
         self._sender = LiveSender(task.messages, spec.epoch, shard)
         self._seen, self._counters = SeenMessages(), ShardCounters()
         self._rows = task.rows.for_epoch(operator, spec)
@@ -131,7 +134,7 @@ class _ShardEpoch:
             manifest.key_groups,
             spec,
             base,
-            self._writer,
+            self._changes.log,
             self._sender if task.output is None else ComputedOutput(task.output, self._sender),
             self._counters,
             local_dir=states.local_root,
@@ -149,12 +152,13 @@ class _ShardEpoch:
         with self._rows.of(rows, self._local_dir, self._meter) as ordered:
             self._epoch.take(checked_rows(ordered, self._shard, self._key_groups))
         self._sender.look()
+        self._changes.look(self._epoch)
         failpoint("realtime-task-portion")
 
     def finish(self) -> RealTimeReport:
         """Make all of it durable; returns what the driver is to know."""
         self._epoch.finish()
-        files = self._writer.finish()
+        files = self._changes.finish()
         self._sender.flush()
         durations_ms, counts = self._meter.finish()
         report = ShardReport(self._shard, self._name, tuple(files), (), self._counters, durations_ms, 0, counts)

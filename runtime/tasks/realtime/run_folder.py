@@ -3,6 +3,7 @@
 ::
 
     <run>/orders/00000012      what an epoch begins with: written by the driver when the epoch before is committed
+    <run>/segments/00000012-3  what is durable of shard 3's change log, for local copies in other processes
     <run>/reports/00000012-3   what shard 3 has done in it: written by the shard when its change log is durable
 
 The folder's name is the run's own, so it is the fencing token of all that lies in it: a task that outlives its query
@@ -22,6 +23,7 @@ from pyarrow import fs
 
 from ....errors import CheckpointError
 from ....state.keys.keygroups import ShardId
+from ....state.store.files import StateFile
 from ....state.store.state_manifest import StateManifest
 from ...operators.contract import EpochSpec
 from ...storage.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
@@ -116,7 +118,7 @@ class RunFolder:
 
     def make(self) -> None:
         """Make it."""
-        for name in ("orders", "reports"):
+        for name in ("orders", "segments", "reports"):
             self.filesystem.create_dir(f"{self.path}/{name}", recursive=True)
 
     def write_order(self, batch: BatchId, order: EpochOrder) -> None:
@@ -141,6 +143,22 @@ class RunFolder:
             time.sleep(look_s)
         return EpochOrder.from_bytes(read_bytes(self.filesystem, path))
 
+    def write_segments(self, batch: BatchId, shard: ShardId, files: Sequence[StateFile]) -> None:
+        """Tell other processes what is durable of a shard's change log; it counts for nothing but their local copies.
+
+        A shard has one attempt in a run, as a failed task ends the query.
+        """
+        body = json.dumps([file.to_json() for file in files]).encode()
+        write_atomically(self.filesystem, self._segments(batch, shard), body)
+
+    def segments(self, batch: BatchId, shard: ShardId) -> list[StateFile]:
+        """What a shard has told of its change log so far."""
+        try:
+            body = read_bytes(self.filesystem, self._segments(batch, shard))
+        except FileNotFoundError:
+            return []
+        return [StateFile.from_json(file) for file in json.loads(body)]
+
     def write_report(self, batch: BatchId, report: RealTimeReport) -> None:
         """Tell the driver what a shard has done."""
         write_atomically(self.filesystem, self._report(batch, report.report.shard), report.to_bytes())
@@ -159,12 +177,16 @@ class RunFolder:
 
     def forget(self, batch: BatchId, shards: int) -> None:
         """Remove what was said of an epoch that is committed."""
-        for path in (self._order(batch), *(self._report(batch, ShardId(shard)) for shard in range(shards))):
+        by_shard = (path(batch, ShardId(shard)) for shard in range(shards) for path in (self._segments, self._report))
+        for path in (self._order(batch), *by_shard):
             with contextlib.suppress(OSError):
                 delete_quietly(self.filesystem, path)
 
     def _order(self, batch: BatchId) -> str:
         return f"{self.path}/orders/{batch:08d}"
+
+    def _segments(self, batch: BatchId, shard: ShardId) -> str:
+        return f"{self.path}/segments/{batch:08d}-{shard}"
 
     def _report(self, batch: BatchId, shard: ShardId) -> str:
         return f"{self.path}/reports/{batch:08d}-{shard}"

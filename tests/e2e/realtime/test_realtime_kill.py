@@ -33,9 +33,21 @@ def test_an_epoch_that_its_driver_did_not_commit_is_done_again(
     assert len(runs) == 1, "what runs that are over have told each other is gone"
 
 
-@pytest.mark.parametrize("point", ["realtime-task-portion", "realtime-task-end-of-rows", "realtime-task-before-report"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "realtime-task-portion",
+        "realtime-task-segment",
+        "realtime-task-segment-known",
+        "realtime-task-end-of-rows",
+        "realtime-task-before-report",
+    ],
+)
 def test_a_torn_epoch_is_never_committed(kafka: Broker, driver_jvm: DriverJvm, tmp_path: Path, point: str) -> None:
-    """A worker that dies within an epoch, or before it reports, ends the query; the epoch is done again as a whole."""
+    """A worker that dies within an epoch, or before it reports, ends the query; the epoch is done again as a whole.
+
+    What was written of its changes, and what local copies have of it, is no part of any checkpoint.
+    """
     job = RealTimeJob.of(kafka, driver_jvm, tmp_path, "processor")
     assert job.life("0-20") == 0
     assert job.life("fail:20-40", points=f"{point}=kill-once:{tmp_path / 'killed'}") == 0

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from itertools import count
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from mixedmode.errors import CheckpointError
 from mixedmode.state.backend.random_access import RocksDBKeyedState
 from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.keys.registry import StateRegistry
+from mixedmode.state.store.segmented_log import SegmentedLog
 from mixedmode.state.store.state_manifest import StateManifest
-from state_support import WHOLE, Workspace, contents
+from state_support import NUMBER, WHOLE, Workspace, contents
 
 
 def epoch(
@@ -180,3 +186,65 @@ def test_another_shards_key_group_is_an_error(registry: StateRegistry) -> None:
     state = RocksDBKeyedState(registry, None, KeyGroupRange(0, 3), 0)
     with pytest.raises(ValueError, match="key group 4 is not of this shard, which has 0 to 3"):
         state.set_current_key(4, b"a")
+
+
+ACTS = st.tuples(st.sampled_from([b"a", b"b", b"c"]), st.sampled_from(["put", "delete", "timer", "untimer"]))
+
+
+@settings(max_examples=30)
+@given(acts=st.lists(st.lists(ACTS, max_size=5), max_size=5), upto_ms=st.integers(0, 6), before=st.booleans())
+def test_changes_may_be_written_while_the_epoch_runs(
+    acts: list[list[tuple[bytes, str]]], upto_ms: int, before: bool
+) -> None:
+    """In any number of parts, over a copy that has been brought up to earlier ones: the state is the same, and the same
+    timers fire."""
+    declared = StateRegistry()
+    declared.declare("v", "value", NUMBER)
+
+    def do(state: RocksDBKeyedState, key: bytes, act: str, number: int) -> None:
+        state.set_current_key(key[0] % 2, key)
+        if act == "put":
+            state.value_state("v").update((number,))
+        elif act == "delete":
+            state.value_state("v").clear()
+        elif act == "timer":
+            state.register_timer("event", number % 7)
+        else:
+            state.delete_timer("event", (number - 1) % 7)
+
+    def run(space: Workspace, *, in_parts: bool) -> tuple[list[tuple[int, int, bytes]], int | None, dict[bytes, bytes]]:
+        manifest = StateManifest(WHOLE)
+        if before:
+            first = RocksDBKeyedState(declared, None, WHOLE, 0)
+            for number, key in enumerate((b"a", b"b")):
+                do(first, key, "put", number)
+                do(first, key, "timer", number)
+            writer = space.log()
+            first.flush(writer)
+            manifest = manifest.append(writer.finish())
+        local_copy = space.local_copy(manifest)
+        state = RocksDBKeyedState(declared, local_copy if before else None, WHOLE, 0)
+        log = SegmentedLog(space.filesystem, space.pool, space.local, "e2", 2)
+        numbers = count()
+        for part in acts:
+            for key, act in part:
+                do(state, key, act, next(numbers))
+            if in_parts:
+                state.flush(log, more=True)
+                log.cut()
+                assert space.cache.follow("job", 0, manifest.append(log.durable()), space.pool)
+        fired = []
+        for timer in state.due_timers("event", upto_ms):
+            fired.append(timer)
+            do(state, timer[2], "put", timer[0])
+        due = state.next_timer("event")
+        state.flush(log)
+        return fired, due, contents(space.local_copy(manifest.append(log.finish())))
+
+    found = []
+    for in_parts in (False, True):
+        with tempfile.TemporaryDirectory() as folder:
+            space = Workspace(Path(folder))
+            found.append(run(space, in_parts=in_parts))
+            space.cache.close()
+    assert found[0] == found[1]

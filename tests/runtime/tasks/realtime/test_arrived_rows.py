@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -15,40 +14,63 @@ def batch(*values: int | None) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"p": pa.array(values, pa.int32())})
 
 
+class Pipe:
+    """Batches that come in bursts; to ask for one that has not come is to wait."""
+
+    def __init__(self, *bursts: list[pa.RecordBatch]) -> None:
+        self._bursts = list(bursts)
+        self.waits = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        while self._bursts:
+            self.waits += 1
+            while self._bursts[0]:
+                yield self._bursts[0].pop(0)
+            self._bursts.pop(0)
+
+    def has_more(self) -> bool:
+        return bool(self._bursts) and bool(self._bursts[0])
+
+
 def taken(rows: pa.RecordBatch | None) -> list[int] | None:
     return None if rows is None else rows.column("p").to_pylist()
 
 
 def test_a_row_comes_before_the_next_one_is_there() -> None:
     """Markers are no rows; what has arrived meanwhile comes together; then comes the end."""
-    more, read = threading.Semaphore(0), threading.Semaphore(0)
+    pipe = Pipe([batch(None, 1)], [batch(None)], [batch(2), batch(None, 3)], [batch(None)])
+    arrived = ArrivedRows(iter(pipe), "p", pipe.has_more)
+    assert (taken(arrived.take()), pipe.waits) == ([1], 1)
+    assert (taken(arrived.take()), pipe.waits) == ([2, 3], 3)
+    assert arrived.take() is None
+    assert arrived.take() is None
 
-    def batches() -> Iterator[pa.RecordBatch]:
-        yield batch(None, 1)
-        more.acquire()
-        yield batch(None)
-        yield batch(2)
-        yield batch(None, 3)
-        read.release()
-        more.acquire()
 
-    arrived = ArrivedRows(batches(), "p")
+def test_a_portion_has_an_end() -> None:
+    """Rows that come faster than they are processed do not keep the first ones waiting for ever."""
+    pipe = Pipe([batch(None, number) for number in range(3000)])
+    arrived, found = ArrivedRows(iter(pipe), "p", pipe.has_more), []
+    while (rows := taken(arrived.take())) is not None:
+        assert len(rows) < 2000
+        found += rows
+    assert found == list(range(3000))
+
+
+def test_the_end_may_come_where_more_was_seen() -> None:
+    """What follows the rows in the stream is no row."""
+    arrived = ArrivedRows(iter([batch(1)]), "p", lambda: True)
     assert taken(arrived.take()) == [1]
-    more.release()
-    read.acquire()
-    assert taken(arrived.take()) == [2, 3]
-    more.release()
     assert arrived.take() is None
 
 
 def test_what_ends_the_rows_is_raised() -> None:
-    """Behind the rows that have come before it."""
+    """A failure of the stream is the task's."""
 
     def batches() -> Iterator[pa.RecordBatch]:
         yield batch(1)
         raise OSError("the socket is gone")
 
-    arrived = ArrivedRows(batches(), "p")
+    arrived = ArrivedRows(batches(), "p", lambda: False)
     assert taken(arrived.take()) == [1]
     with pytest.raises(OSError, match="gone"):
         arrived.take()

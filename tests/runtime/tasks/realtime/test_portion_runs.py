@@ -1,4 +1,4 @@
-"""An epoch whose rows come in portions leaves what one leaves whose rows come at once."""
+"""An epoch whose rows come in portions, and whose changes are written in segments, leaves what any other leaves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mixedmode.runtime.tasks.realtime.overlaid_state import EpochChanges, Overla
 from mixedmode.runtime.tasks.realtime.portion_runs import PortionRuns, open_epoch
 from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.store.local_copy import LocalStateCache
-from mixedmode.state.store.log import LogWriter
+from mixedmode.state.store.segmented_log import SegmentedLog
 from mixedmode.state.store.state_manifest import StateManifest
 from pyarrow import fs
 from stage_support import Input, Output, Stage, batches, by_key
@@ -31,19 +31,25 @@ class Portions(Stage):
         """One live epoch; returns what the processor yielded, in order."""
         self.epoch += 1
         output, self.counters = Output(), ShardCounters()
-        writer = LogWriter(LOCAL, self._pool, self._local, f"p{self.epoch:08d}", self.epoch)
+        log = SegmentedLog(LOCAL, self._pool, self._local, f"p{self.epoch:08d}", self.epoch)
         base = self._cache.acquire("job", 0, self._lineage, LOCAL, self._pool, self._local, 1 << 20)
         epoch = EpochSpec(
             epoch=self.epoch, style="random", processing_time_ms=0, processing_timers_upto_ms=-(2**63), **times
         )
-        context = ShardContext(0, self._lineage.key_groups, epoch, base, writer, output, self.counters)
+        context = ShardContext(0, self._lineage.key_groups, epoch, base, log, output, self.counters)
         open_one = open_epoch(self.operator, context, has_state=bool(self._lineage.files))
         for portion in portions:
             before = len(output.rows)
             open_one.take(iter(batches(portion, 3)))
             assert len(output.rows) > before or not any("count" in row[2] for row in portion), "rows go out at once"
+            if open_one.unwritten_keys > 1:
+                open_one.write_changes(log)
+                log.cut()
+                assert open_one.unwritten_keys == 0
+            else:
+                assert self._cache.follow("job", 0, self._lineage.append(log.durable()), self._pool)
         open_one.finish()
-        self._lineage = self._lineage.append(writer.finish())
+        self._lineage = self._lineage.append(log.finish())
         return output.rows
 
 
@@ -129,12 +135,13 @@ class Summing(KeyedOperator):
 
 
 def test_an_operator_that_knows_no_portions_finds_what_it_has_written(tmp_path: Path) -> None:
-    """It runs for each portion over the state of those before; a key that changed twice is in the log once."""
+    """It runs for each portion over the state of those before; a key that changed twice is in the
+    log once, or in each segment that it changed in."""
     cache, manifest = LocalStateCache(), StateManifest(KeyGroupRange(0, 127))
     pool, local = f"{tmp_path}/pool", f"{tmp_path}/local"
     for epoch in (1, 2):
         output, counters = Output(), ShardCounters()
-        writer = LogWriter(LOCAL, pool, local, f"e{epoch}", epoch)
+        writer = SegmentedLog(LOCAL, pool, local, f"e{epoch}", epoch)
         base = cache.acquire("job", 0, manifest, LOCAL, pool, local, 1 << 20)
         spec = EpochSpec(epoch, "random", 0, 0, 0, 0, 0)
         context = ShardContext(0, manifest.key_groups, spec, base, writer, output, counters)
@@ -142,10 +149,16 @@ def test_an_operator_that_knows_no_portions_finds_what_it_has_written(tmp_path: 
         for numbers in ([1, 2], [3]):
             keys = [b"\0\1a", b"\0\1b"][: len(numbers)]
             runs.take(iter([pa.RecordBatch.from_pydict({"key": keys, "number": numbers})]))
+            if epoch == 2:
+                assert runs.unwritten_keys == len(keys)
+                runs.write_changes(writer)
+                writer.cut()
+                assert cache.follow("job", 0, manifest.append(writer.durable()), pool)
         runs.finish()
-        (file,) = writer.finish()
-        manifest = manifest.append([file])
-        assert (file.entries, counters.rows_in) == (2, 3)
+        files = writer.finish()
+        manifest = manifest.append(files)
+        assert [file.entries for file in files] == ([2] if epoch == 1 else [2, 1])
+        assert counters.rows_in == 3
     assert [total for _, total in output.rows] == [5, 4, 8]
     final = cache.acquire("job", 0, manifest, LOCAL, pool, local, 1 << 20)
     assert list(final.scan(b"", b"\xff")) == [(b"\0\1a", b"8"), (b"\0\1b", b"4")]

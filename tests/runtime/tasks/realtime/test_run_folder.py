@@ -20,6 +20,7 @@ from mixedmode.runtime.tasks.realtime.run_folder import (
 )
 from mixedmode.runtime.tasks.report import ShardReport
 from mixedmode.state.keys.keygroups import KeyGroupRange
+from mixedmode.state.store.segmented_log import SegmentedLog
 from mixedmode.state.store.state_manifest import StateManifest
 from pyarrow import fs
 
@@ -74,6 +75,23 @@ def test_the_driver_reads_what_shards_report(tmp_path: Path) -> None:
     assert folder.reports(1, 2) == [report(0, p0=2), report(1, p0=1, p1=4)]
     folder.forget(1, 2)
     assert not folder.has_reports(1, 1)
+
+
+def test_shards_learn_what_is_durable_of_others(tmp_path: Path) -> None:
+    """The files of a shard's change log so far; nothing of another epoch, and nothing once the epoch is committed."""
+    folder = run_folder(LOCAL, str(tmp_path), "run")
+    folder.make()
+    log = SegmentedLog(LOCAL, f"{tmp_path}/pool", str(tmp_path), "e1", 1)
+    for key in (b"\0\0a", b"\0\0b"):
+        log.put(key, b"value")
+        log.cut()
+        folder.write_segments(1, 0, log.durable())
+    assert folder.segments(1, 0) == log.durable()
+    assert len(log.durable()) == 2
+    assert folder.segments(2, 0) == folder.segments(1, 1) == []
+    folder.forget(1, 2)
+    assert folder.segments(1, 0) == []
+    assert not list((tmp_path / "realtime" / "run").glob("*/*"))
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), max_size=40), st.integers(0, 10), st.data())
