@@ -22,7 +22,7 @@ TESTS = {
     ],
     "U3": ["e2e/recovery/test_restart.py::test_lives_with_other_parallelisms_are_one_run"],
     "U4": [
-        "e2e/sources/test_bad_input.py::test_max_parallelism_is_fixed",
+        "e2e/sources/test_bad_input.py::test_a_location_that_does_not_fit_or_is_harmed",
         "e2e/recovery/test_savepoint.py::test_other_max_parallelism",
     ],
     "U5": [
@@ -61,7 +61,7 @@ TESTS = {
     "U23": ["e2e/processors/test_operator_events.py::test_failing_coordinator"],
     "U24": ["e2e/sources/test_bad_input.py::test_a_job_that_has_ended_does_not_swallow_new_input"],
     "U25": ["e2e/recovery/test_savepoint.py::test_job_goes_on_from_the_first_format"],
-    "U26": ["e2e/sources/test_bad_input.py::test_newer_format"],
+    "U26": ["e2e/sources/test_bad_input.py::test_a_location_that_does_not_fit_or_is_harmed"],
     "U27": ["e2e/recovery/test_upgrade.py::test_what_may_change_may_change_at_once"],
 }
 #: Where a job is compared with what an earlier one has left: whatever is refused there is of a row.

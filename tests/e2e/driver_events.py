@@ -26,7 +26,6 @@ def main(folder: Path, total: int) -> None:
         "spark.stage.maxConsecutiveAttempts": "20",
     }
     spark = support.driver_session(os.environ["SESSIONS_MASTER"], settings)
-    support.compact_eagerly()
     world = support.World(spark, folder)
     history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
     serialises_first = os.environ.get("SERIALISES") == "first"

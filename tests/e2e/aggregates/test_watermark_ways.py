@@ -38,7 +38,7 @@ def _joined(left: Any, right: Any) -> Any:
 
 #: In the default selection: it has a condition, too; the others take other ways to the same.
 _QUICK = {("a union with a filtered copy", 2)}
-#: Those of which the first two files are a history, too; of the rest each step is in one of these.  A condition or a
+#: Those of which the first two files are a history; of the rest each step is in one of these.  A condition or a
 #: generator alone is no job here: they are the first steps of these.
 _WITH_HISTORY = ("a union with a filtered copy", "a generator, united", "a join behind a condition",
                  "two windows behind a condition")  # fmt: skip
@@ -64,7 +64,7 @@ def stocks() -> dict[str, list[str]]:
     [
         pytest.param(job, history, marks=() if (job, history) in _QUICK else pytest.mark.slow)
         for job in JOBS
-        for history in ((0, 2) if job in _WITH_HISTORY else (0,))
+        for history in (2 if job in _WITH_HISTORY else 0,)
     ],
 )
 def test_windows_close_when_stocks_do(

@@ -1,20 +1,49 @@
-"""On a cluster of two executors: shards keep their place.
-
-An executor that is lost within a task costs a retry, no more: tests/e2e/processors/test_operator_events_kill.py.
-"""
+"""On a cluster of two executors: shards keep their place, and an executor that is lost costs a retry, no more."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import kill_points
 import pytest
+import support
 from driver_jvm import DriverJvm
 from driver_places import MORE, STEADY
+from mixedmode.runtime.support.failpoints import VARIABLE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
 
 CLUSTER = "local-cluster[2,1,1024]"
 HERE = Path(__file__).parents[1]
+
+
+def test_lost_executors_are_survived(tmp_path: Path, driver_jvm: DriverJvm) -> None:
+    """Executors that die in a task, in backlog, stream and compaction, change nothing in the output: with state that
+    they have restored, and with files that nobody knows of yet.  (Workers die at all steps:
+    tests/e2e/recovery/test_kill.py.)
+
+    The job has a processor, whose tasks come to most of these steps first, and behind it an aggregate, which comes to
+    that of the half that stages what Spark has computed of it.
+    """
+    events = support.stream_of(420, seed=3)
+    points = [*kill_points.TASK_POINTS, *kill_points.PUBLISH_POINTS, *kill_points.COMPACTION_POINTS]
+    points = [point for point in points if "before-report" in point or point == "task-after-restore-random"]
+    flags = {point: tmp_path / point for point in points}
+    folder = tmp_path / "job"
+    for name in ("landing", "pending"):
+        (folder / name).mkdir(parents=True)
+    support.write(folder / "history.parquet", events[:300])
+    support.write(folder / "landing" / "00.parquet", events[300:360])
+    support.write(folder / "pending" / "01.parquet", events[360:400])
+    support.write(folder / "pending" / "02.parquet", events[400:])
+    support.write(folder / "pending" / "03.parquet", support.flush_after(events))
+    failpoints = ";".join(f"{point}=kill-executor-once:{flag}" for point, flag in flags.items())
+    options = ("execution.backlog.final-watermark=observed", "pipeline.parallelism=4")
+    environment = {VARIABLE: failpoints, "SESSIONS_MASTER": CLUSTER}
+    assert driver_jvm.run(HERE / "driver_sessions.py", folder, "busy_hours", *options, **environment).returncode == 0
+    assert [point for point, flag in flags.items() if not flag.exists()] == [], "no executor was killed there"
+    expected = support.hours_of(events)
+    assert [row for row in support.committed(folder / "out") if row[0] in [one[0] for one in expected]] == expected
 
 
 def test_shards_stay_where_their_state_is(tmp_path: Path, driver_jvm: DriverJvm) -> None:

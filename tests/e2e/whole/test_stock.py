@@ -68,7 +68,7 @@ def stock(spark: SparkSession, worlds: Any) -> list[tuple[Any, ...]]:
     return sorted(support.without_flush(found), key=repr)
 
 
-@pytest.mark.parametrize("mode", [pytest.param("streaming", marks=pytest.mark.slow), "mixed"])
+@pytest.mark.parametrize("mode", ["streaming", "mixed"])
 def test_stream_agrees_with_stock(world: World, stock: list[tuple[Any, ...]], mode: str) -> None:
     """From a live source alone, the stream fires and drops exactly what stock transformWithState does (X17)."""
     keyed = (
