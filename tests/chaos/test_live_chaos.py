@@ -17,7 +17,7 @@ from live_points import CASES
 pytestmark = [pytest.mark.spark, pytest.mark.kill, pytest.mark.kafka, pytest.mark.timeout(1800)]
 
 CHAOS = Path(__file__).with_name("chaos.py")
-#: A driver that is stopped until another one has taken its place, and a worker that is killed.
+#: A driver dies, and another one takes its place while the JVM of the first is stopped; and a worker is stopped.
 SEED, RUNS = 1, 2
 _LAST = r"(\d+) disturbed runs, (\d+) disturbances, (\d+) checkpoints, (\d+) epochs, (\d+) differences"
 
