@@ -1,4 +1,4 @@
-"""What a shard changes in an epoch, written in segments while rows flow; local copies follow what is durable.
+"""Writes what a shard changes in an epoch in segments while rows flow; local copies follow what is durable.
 
 At an epoch's end all rows wait.  So little should be left to write then, and little to bring in when the next epoch
 begins: this process's copy of the shard has the segments by then, and so have its copies of other shards, each of which
