@@ -64,14 +64,15 @@ class ChangeSegments:
         self._follow_at_s = time.monotonic() + policy.follow_every_s
 
     def look(self, epoch: OpenEpoch) -> None:
-        """Between two portions: write what has changed if it is much, or bring local copies on."""
+        """Between two portions: bring local copies on, and write what has changed if it is much."""
+        # What was written before, which is durable by now; not what is written now.
+        if time.monotonic() >= self._follow_at_s:
+            self._follow_at_s = time.monotonic() + self._policy.follow_every_s
+            self._follow()
         if epoch.unwritten_keys >= self._policy.keys:
             epoch.write_changes(self.log)
             self.log.cut()
             failpoint("realtime-task-segment")
-        elif time.monotonic() >= self._follow_at_s:
-            self._follow_at_s = time.monotonic() + self._policy.follow_every_s
-            self._follow()
 
     def finish(self) -> list[StateFile]:
         """The files of the whole epoch, as soon as they are durable."""
