@@ -65,8 +65,8 @@ def test_an_epoch_begins_again_in_the_same_driver(kafka: Broker, driver_jvm: Dri
     assert job.life("0-30", "master=local[5,2]", points=f"realtime-task-end-of-rows=kill-once:{killed}") == 0
     assert killed.exists()
     check_each_once(each_once(job.output()), range(30))
-    runs = {one.run for one in job.messages()} - {None}
-    assert len(runs) == 2, "the epoch that was torn has sent, too"
+    runs = {one.run for one in job.messages() if one.run is not None}
+    assert max(runs) % 1_000_000 == 1, "the second query of the run has a number of its own"
 
 
 @pytest.mark.parametrize("point", ["realtime-before-commit", "checkpoint-after-metadata", "realtime-committed"])
