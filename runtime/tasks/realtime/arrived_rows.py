@@ -24,18 +24,27 @@ class ArrivedRows:
         batches: what Spark hands over.
         known: a column that is null in markers only.
         has_more: whether more was sent than was read of it; False if that is not known.
+        before_wait: called before a batch is waited for.
     """
 
-    def __init__(self, batches: Iterator[pa.RecordBatch], known: str, has_more: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        batches: Iterator[pa.RecordBatch],
+        known: str,
+        has_more: Callable[[], bool],
+        before_wait: Callable[[], None] = lambda: None,
+    ) -> None:
         self._batches = batches
         self._known = known
         self._has_more = has_more
+        self._before_wait = before_wait
 
     def take(self) -> pa.RecordBatch | None:
         """The rows that have arrived since the last call, at least one; None: Spark has ended the epoch.
 
         That is no proof that there were no more.
         """
+        self._before_wait()
         for batch in self._batches:
             taken = [batch]
             while len(taken) < _MOST_BATCHES and self._has_more():
@@ -46,6 +55,7 @@ class ArrivedRows:
             rows = self._without_markers(taken)
             if rows.num_rows:
                 return rows
+            self._before_wait()
         return None
 
     def _without_markers(self, taken: list[pa.RecordBatch]) -> pa.RecordBatch:

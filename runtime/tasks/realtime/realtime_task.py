@@ -80,7 +80,8 @@ class RealTimeTask:
         context = TaskContext.get()
         assert context is not None, "it runs only inside a Spark task"
         task_begins()
-        arrived = ArrivedRows(iter(batches), PARTITION_COLUMN, WorkerInput.of_this_task().has_more)
+        worker = WorkerInput.of_this_task()
+        arrived = ArrivedRows(iter(batches), PARTITION_COLUMN, worker.has_more, worker.acknowledge)
         batch, shard = BatchId(int(str(context.getLocalProperty(_BATCH)))), ShardId(context.partitionId())
         order = self.folder.wait_for_order(batch)
         failpoint("realtime-task-begins")

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
+import pytest
 from mixedmode.runtime.jvm.worker.worker_input import WorkerInput
 from pyspark.sql import SparkSession
 
@@ -26,6 +27,30 @@ def test_what_was_sent_is_seen_and_stays() -> None:
         assert os.get_blocking(stream.fileno()), "whoever reads waits"
         remote.shutdown(socket.SHUT_WR)
         assert not given.has_more()
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="this system has no such option")
+def test_what_has_arrived_is_acknowledged_at_once() -> None:
+    """A kernel that waits with it, 40 ms, keeps a sender of small pieces from sending the next one."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as local:
+        remote, _ = server.accept()
+        with remote, os.fdopen(os.dup(local.fileno()), "rb", 64) as stream:
+            local.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+            given = WorkerInput(stream)
+            assert not local.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
+            given.acknowledge()
+            assert local.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
+
+
+def test_other_streams_are_not_acknowledged() -> None:
+    """Sockets of one machine and pipes have no such delay; nor is there anything outside of a task."""
+    local, remote = socket.socketpair()
+    reads, writes = os.pipe()
+    with remote, local, os.fdopen(os.dup(local.fileno()), "rb") as stream, os.fdopen(reads, "rb") as pipe:
+        for given in (WorkerInput(stream), WorkerInput(pipe), WorkerInput(None)):
+            given.acknowledge()
+        assert stream.fileno() >= 0 and pipe.fileno() >= 0
+    os.close(writes)
 
 
 def test_outside_of_a_task_nothing_is_known() -> None:

@@ -46,6 +46,19 @@ def test_a_row_comes_before_the_next_one_is_there() -> None:
     assert arrived.take() is None
 
 
+def test_something_is_done_before_each_wait() -> None:
+    """Also where only markers have come."""
+    pipe, before = Pipe([batch(1)], [batch(None)], [batch(2)]), [0]
+
+    def count() -> None:
+        before[0] += 1
+        assert before[0] == pipe.waits + 1
+
+    arrived = ArrivedRows(iter(pipe), "p", pipe.has_more, count)
+    assert [taken(arrived.take()), taken(arrived.take())] == [[1], [2]]
+    assert before == [3]
+
+
 def test_a_portion_has_an_end() -> None:
     """Rows that come faster than they are processed do not keep the first ones waiting for ever."""
     pipe = Pipe([batch(None, number) for number in range(3000)])
