@@ -161,8 +161,8 @@ class Broker:
                 found = self._admin.list_offsets(asked)
                 return {at.partition: future.result(60).offset for at, future in found.items()}
             except KafkaException as error:
-                # A broker that stood still leads its partitions anew, which its next answer tells.
-                if error.args[0].name() != "FENCED_LEADER_EPOCH" or time.monotonic() > until:
+                # A broker that stood still leads its partitions anew, which one of its next answers tells.
+                if error.args[0].name() not in ("FENCED_LEADER_EPOCH", "_NOENT") or time.monotonic() > until:
                     raise
 
 
