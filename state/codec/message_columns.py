@@ -297,8 +297,13 @@ class Decimals(MessageColumn):
         return self._text.pack(_relabelled(array, self._digits).cast(pa.string()), nulls)
 
     def read(self, messages: Messages) -> pa.Array:
+        text = self._text.read(messages)
+        found = np.frombuffer(text.buffers()[2] or b"", dtype=np.uint8)
+        # Arrow also takes points, exponents and a plus for a number.
+        if not ((found - ord("0") < 10) | (found == ord("-"))).all():
+            raise UnreadError
         try:
-            return _relabelled(self._text.read(messages).cast(self._digits), self._type)
+            return _relabelled(text.cast(self._digits), self._type)
         except pa.ArrowInvalid as error:
             raise UnreadError from error
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mixedmode.errors import CorruptStateError, StateSchemaError
 from mixedmode.state.backend.random_access import RocksDBKeyedState
@@ -120,6 +121,9 @@ DAMAGED = pa.schema(
     place=st.integers(0, 60),
     byte=st.integers(0, 255),
 )
+@example((0, None, None, Decimal("0.10"), None, b""), None, 6, ord("."))
+@example((0, None, None, Decimal("0.10"), None, b""), None, 6, ord("+"))
+@example((0, None, None, Decimal("1.23"), None, b""), None, 7, ord("e"))
 def test_what_is_damaged_is_an_error_where_it_is_one_of_rows(
     row: tuple[Any, ...], cut: int | None, place: int, byte: int
 ) -> None:
