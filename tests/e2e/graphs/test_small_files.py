@@ -6,7 +6,6 @@ from typing import Any
 
 import mixedmode
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import support
 from mixedmode.runtime.jobs.small_files import SmallFiles
@@ -40,12 +39,9 @@ def test_a_task_reads_small_files_until_it_has_to_leave_them_to_spark(
     narrow = support.ARROW_SCHEMA.set(2, pa.field("value", pa.int32()))
     parts = [EVENTS[start : start + 20] for start in range(20, 160, 20)]
     for number, part in enumerate(parts):
-        if number == 4:
-            monkeypatch.setattr(support, "write", lambda path, events: pq.write_table(table(events, narrow), path))
-        elif number == 5:
-            monkeypatch.setattr(support, "write", lambda path, events: pq.write_table(table(events), path))
+        rows = support.table(part)
         in_task.append(set())
-        world.land(part)
+        world.land_tables(rows.cast(narrow) if number == 4 else rows)
         query.processAllAvailable()
     query.stop()
     assert query.exception() is None
@@ -54,14 +50,3 @@ def test_a_task_reads_small_files_until_it_has_to_leave_them_to_spark(
     assert not any(True in each for each in in_task[5:]), in_task
     expected = {key: (key, support.at(seconds), value) for key, seconds, value in reversed(EVENTS)}
     assert world.output() == sorted(expected.values(), key=repr)
-
-
-def table(events: Any, schema: pa.Schema = support.ARROW_SCHEMA) -> pa.Table:
-    """Events as a file has them."""
-    columns = [list(column) for column in zip(*events, strict=True)]
-    columns[1] = [support.at(seconds) for seconds in columns[1]]
-    arrays = [
-        pa.array(values, pa.timestamp("us") if pa.types.is_timestamp(field.type) else field.type).cast(field.type)
-        for values, field in zip(columns, schema, strict=True)
-    ]
-    return pa.Table.from_arrays(arrays, schema=schema)
