@@ -219,9 +219,9 @@ def test_workers_come_and_go(cluster: standalone.Cluster, job: Job, tmp_path: Pa
     run.driver.wait_until(in_backlog.exists, "a machine is lost in the backlog")
     run.come(1)
     run.driver.wait_until(lambda: rows_of(run.driver, "backlog") == 300, "the backlog is through")
-    assert run.moved() == SHARDS
-
     # Each has one; on a busy machine Spark may run a task elsewhere once, so that one has two.
+    assert run.moved() in (SHARDS, SHARDS + 1)
+
     leaving = cluster.alive()[0]
     run.leave(leaving)
     assert run.moved() in (1, 2), "what the leaving one had"
@@ -233,7 +233,7 @@ def test_workers_come_and_go(cluster: standalone.Cluster, job: Job, tmp_path: Pa
     run.come(1)
     assert run.restored() in (1, 2)
     run.rescale(5)
-    assert run.moved() == 5, "all shards are others"
+    assert run.moved() in (5, 6), "all shards are others"
     told = epochs(run.driver)
     run.driver.end(signal.SIGKILL)
 
