@@ -1,6 +1,7 @@
 """Latencies of the package's own live phase in Real-Time Mode: a job from Kafka to Kafka, as users write it.
 
     python benchmarks/real_time/job.py --rate 1000 --seconds 135
+    python benchmarks/real_time/job.py --rate 1000 --epoch 0    (the same job with micro-batches)
 
 Prints the figures, and draws each row's latency over time (latencies.svg in the run's folder).
 """
@@ -117,7 +118,8 @@ def _run(spark: SparkSession, broker: Broker, options: Options) -> None:
     messages.write_times(broker, target, f"{options.folder}/out.tsv")
     answers = _rows(options.folder)
     rows = [row for row in answers if row.at > began + _LEFT_OUT_S]
-    job = f"{options.rate:g} rows/s for {options.seconds:g} s, epochs of {options.epoch_s:g} s, {options.keys} keys"
+    way = f"epochs of {options.epoch_s:g} s" if options.epoch_s else "micro-batches"
+    job = f"{options.rate:g} rows/s for {options.seconds:g} s, {way}, {options.keys} keys"
     print(f"{job}; load {load:.1f} to {os.getloadavg()[0]:.1f}; {told.strip()}; {len(epochs)} epochs")
     print(f"answers {len(answers)}, of which {len(rows)} to rows behind the first {_LEFT_OUT_S} s:")
     print(quantiles([row.ms for row in rows], 0.5, 0.9, 0.99, 0.999))
@@ -139,7 +141,9 @@ def _writer(spark: SparkSession, broker: Broker, source: str, target: str, optio
     writer = counted.writeStream.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap)
     writer = writer.option("topic", target).option("checkpointLocation", f"{options.folder}/checkpoints")
     writer = writer.option("pipeline.parallelism", SHARDS).outputMode("update")
-    return writer.trigger(realTime=f"{options.epoch_s:g} seconds")
+    if options.epoch_s:
+        return writer.trigger(realTime=f"{options.epoch_s:g} seconds")
+    return writer.option("execution.sink.delivery-guarantee", "at-least-once")  # as in real time
 
 
 def _rows(folder: str) -> list[Row]:

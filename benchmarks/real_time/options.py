@@ -43,7 +43,9 @@ def from_command_line() -> Options:
     parser = argparse.ArgumentParser(description="A live phase in Real-Time Mode with the commit protocol.")
     parser.add_argument("--rate", type=float, default=1000, help="rows per second (%(default)s)")
     parser.add_argument("--seconds", type=float, default=135, help="how long they come (%(default)s)")
-    parser.add_argument("--epoch", type=float, default=60, help="seconds of an epoch (%(default)s)")
+    parser.add_argument(
+        "--epoch", type=float, default=60, help="seconds of an epoch (%(default)s); job.py takes 0 for micro-batches"
+    )
     parser.add_argument("--keys", type=int, default=100_000, help="keys, all with state (%(default)s)")
     parser.add_argument("--warm-up", type=float, default=20, help="seconds; 0: none (%(default)s)")
     parser.add_argument("--check", action="store_true", help="compare the committed state with a plain batch")
