@@ -12,6 +12,15 @@ from realtime_support import RealTimeJob, each_once
 
 pytestmark = [pytest.mark.kill, pytest.mark.kafka]
 
+#: Where a worker dies within an epoch, in the order of the epoch.
+TORN_AT = (
+    "realtime-task-portion",
+    "realtime-task-segment",
+    "realtime-task-segment-known",
+    "realtime-task-end-of-rows",
+    "realtime-task-before-report",
+)
+
 
 def test_an_epoch_that_its_driver_did_not_commit_is_done_again(
     kafka: Broker, driver_jvm: DriverJvm, tmp_path: Path
@@ -33,29 +42,24 @@ def test_an_epoch_that_its_driver_did_not_commit_is_done_again(
     assert len(runs) == 1, "what runs that are over have told each other is gone"
 
 
-@pytest.mark.parametrize(
-    "point",
-    [
-        "realtime-task-portion",
-        "realtime-task-segment",
-        "realtime-task-segment-known",
-        "realtime-task-end-of-rows",
-        "realtime-task-before-report",
-    ],
-)
-def test_a_torn_epoch_is_never_committed(kafka: Broker, driver_jvm: DriverJvm, tmp_path: Path, point: str) -> None:
+def test_a_torn_epoch_is_never_committed(kafka: Broker, driver_jvm: DriverJvm, tmp_path: Path) -> None:
     """A worker that dies within an epoch, or before it reports, ends the query; the epoch is done again as a whole.
 
-    What was written of its changes, and what local copies have of it, is no part of any checkpoint.
+    What was written of its changes, and what local copies have of it, is no part of any checkpoint.  It dies at one
+    point after the other, each time behind a life that has committed all that there was.
     """
     job = RealTimeJob.of(kafka, driver_jvm, tmp_path, "processor")
     assert job.life("0-20") == 0
-    assert job.life("fail:20-40", points=f"{point}=kill-once:{tmp_path / 'killed'}") == 0
-    assert (tmp_path / "killed").exists()
-    assert job.life("40-50") == 0
-    output = job.output()
-    assert sorted(value for _, value, _ in each_once(output)) == list(range(50)), job.messages()
-    check_each_once(each_once(output), range(50))
+    sent = 20
+    for point in TORN_AT:
+        killed = tmp_path / point
+        assert job.life(f"fail:{sent}-{sent + 20}", points=f"{point}=kill-once:{killed}") == 0, point
+        assert killed.exists(), point
+        assert job.life(f"{sent + 20}-{sent + 30}") == 0, point
+        sent += 30
+        output = job.output()
+        assert sorted(value for _, value, _ in each_once(output)) == list(range(sent)), (point, job.messages())
+        check_each_once(each_once(output), range(sent))
 
 
 def test_an_epoch_begins_again_in_the_same_driver(kafka: Broker, driver_jvm: DriverJvm, tmp_path: Path) -> None:
@@ -69,14 +73,17 @@ def test_an_epoch_begins_again_in_the_same_driver(kafka: Broker, driver_jvm: Dri
     assert max(runs) % 1_000_000 == 1, "the second query of the run has a number of its own"
 
 
-@pytest.mark.parametrize("point", ["realtime-before-commit", "checkpoint-after-metadata", "realtime-committed"])
-def test_a_driver_dies_at_a_commit(kafka: Broker, driver_jvm: DriverJvm, tmp_path: Path, point: str) -> None:
-    """What ``_metadata`` names is committed, whatever Spark's log says."""
+def test_a_driver_dies_at_a_commit(kafka: Broker, driver_jvm: DriverJvm, tmp_path: Path) -> None:
+    """What ``_metadata`` names is committed, whatever Spark's log says: also if a driver dies at another point of each
+    second life."""
     job = RealTimeJob.of(kafka, driver_jvm, tmp_path, "processor")
     assert job.life("0-20") == 0
-    job.send(range(20, 40))  # not by the driver, which may die while it sends
-    assert job.life("0-0", points=f"{point}=kill") == KILLED
-    assert job.life("40-50") == 0
-    output = job.output()
-    assert sorted(value for _, value, _ in each_once(output)) == list(range(50)), job.messages()
-    check_each_once(each_once(output), range(50))
+    sent = 20
+    for point in ("realtime-before-commit", "checkpoint-after-metadata", "realtime-committed"):
+        job.send(range(sent, sent + 20))  # not by the driver, which may die while it sends
+        assert job.life("0-0", points=f"{point}=kill") == KILLED, point
+        assert job.life(f"{sent + 20}-{sent + 30}") == 0, point
+        sent += 30
+        output = job.output()
+        assert sorted(value for _, value, _ in each_once(output)) == list(range(sent)), (point, job.messages())
+        check_each_once(each_once(output), range(sent))
