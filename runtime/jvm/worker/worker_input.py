@@ -65,7 +65,6 @@ class WorkerInput:
         finally:
             os.set_blocking(descriptor, True)
 
-
     def wait(self, seconds: float) -> bool:
         """Wait until there is something to read, but not longer than that; whether there is, or nobody knows.
 

@@ -19,7 +19,11 @@ _EXACT, _PARTS, _DOUBLINGS = 16, 8, 18
 _LOWER: npt.NDArray[np.int64] = np.array(
     [
         *range(_EXACT),
-        *((_EXACT << doubling) // _PARTS * part for doubling in range(_DOUBLINGS) for part in range(_PARTS, 2 * _PARTS)),
+        *(
+            (_EXACT << doubling) // _PARTS * part
+            for doubling in range(_DOUBLINGS)
+            for part in range(_PARTS, 2 * _PARTS)
+        ),
     ],
     np.int64,
 )
