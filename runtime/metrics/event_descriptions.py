@@ -103,9 +103,15 @@ def _(it: RealTimeProgressed) -> Description:
     return _plain("real-time", f"epoch {it.epoch}: {', '.join(real_time_numbers(it))}")
 
 
-def real_time_numbers(it: RealTimeProgressed) -> list[str]:
-    """How far an epoch in Real-Time Mode is, and how fast the last rows were."""
-    parts = [f"{whole(it.rows)} rows in {it.elapsed_s:.0f} s", f"{whole(it.rows_per_second)} rows/s"]
+def real_time_numbers(it: RealTimeProgressed, now_ms: int | None = None) -> list[str]:
+    """How far an epoch in Real-Time Mode is, and how fast the last rows were.
+
+    Args:
+        it: the last that was told: while no row comes nothing is.
+        now_ms: when it is read; None: when it was told.
+    """
+    elapsed_s = it.elapsed_s + (0 if now_ms is None else max(now_ms - it.at_ms, 0) / 1000)
+    parts = [f"{whole(it.rows)} rows in {elapsed_s:.0f} s", f"{whole(it.rows_per_second)} rows/s"]
     return parts if it.latencies is None else [*parts, in_ms(it.latencies)]
 
 

@@ -20,7 +20,7 @@ from ...metrics.events.event_parts import Latencies
 from ...metrics.events.events import RealTimeProgressed
 from ...support.ids import NO_BATCH, NO_EPOCH, BatchId, EpochNumber
 from ...tasks.realtime.latencies import EpochProgress, LatencyHistogram
-from ...tasks.realtime.run_folder import RealTimeReport, RunFolder
+from ...tasks.realtime.run_folder import RunFolder
 from ...tasks.realtime.shard_progress import TELL_EVERY_S, TELL_FAR_EVERY_S
 
 logger = logging.getLogger(__name__)
@@ -53,25 +53,30 @@ class EpochWatch:
         self._every_s = TELL_EVERY_S if is_local else TELL_FAR_EVERY_S
         self._lock = threading.Lock()
         self._over = threading.Event()
-        self._began(NO_BATCH, NO_EPOCH)
-
-    def _began(self, batch: BatchId, epoch: EpochNumber) -> None:
-        self._batch, self._epoch, self._began_s = batch, epoch, self._now_s()
+        self._batch, self._epoch, self._began_s = NO_BATCH, NO_EPOCH, 0.0
+        #: What the epochs before were.
+        self._before = EpochProgress()
         #: The newest that each shard has told.
         self._told: dict[ShardId, EpochProgress] = {}
-        #: When there was how much, the newest last.
-        self._seen = deque([(self._began_s, EpochProgress())], maxlen=_LOOKS + 1)
+        #: When there was how much of all epochs, the newest last.
+        self._seen: deque[tuple[float, EpochProgress]] = deque(maxlen=_LOOKS + 1)
+        #: What was told last of the epoch.
         self._last: RealTimeProgressed | None = None
 
-    def begin(self, batch: BatchId, epoch: EpochNumber) -> None:
+    def begin(self, batch: BatchId, epoch: EpochNumber, before: EpochProgress | None = None) -> None:
         """Another epoch is in hand.
 
         Args:
             batch: its number at Spark.
             epoch: its number.
+            before: what the one before has been in the end; None: there was none.
         """
         with self._lock:
-            self._began(batch, epoch)
+            self._batch, self._epoch, self._began_s, self._told, self._last = batch, epoch, self._now_s(), {}, None
+            if before is not None:
+                self._before.include(before)
+            if not self._seen:
+                self._seen.append((self._began_s, EpochProgress()))
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -111,10 +116,10 @@ class EpochWatch:
 
     def _event(self, total: EpochProgress) -> RealTimeProgressed | None:
         """How far the epoch is; None: that was told."""
-        now_s = self._now_s()
-        self._seen.append((now_s, total))
-        since_s, before = self._seen[0]
-        last_seconds = total.since(before)
+        now_s, of_all = self._now_s(), summed_up([self._before, total])
+        self._seen.append((now_s, of_all))
+        since_s, earlier = self._seen[0]
+        last_seconds = of_all.since(earlier)
         event = RealTimeProgressed(
             epoch=self._epoch,
             elapsed_s=round(now_s - self._began_s, 3),
@@ -134,15 +139,6 @@ def summed_up(found: Iterable[EpochProgress]) -> EpochProgress:
     for one in found:
         total.include(one)
     return total
-
-
-def latencies_of_epoch(reports: Iterable[RealTimeReport]) -> Latencies | None:
-    """Of all messages of an epoch; None: there were none.
-
-    Args:
-        reports: of all its shards.
-    """
-    return latencies_of(summed_up(report.progress for report in reports).latencies)
 
 
 def latencies_of(histogram: LatencyHistogram) -> Latencies | None:

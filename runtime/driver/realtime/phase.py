@@ -42,6 +42,7 @@ from ...storage.spark_paths import spark_uri
 from ...support.failpoints import failpoint
 from ...support.ids import NO_BATCH, BatchId
 from ...tasks.realtime.change_segments import SegmentPolicy
+from ...tasks.realtime.latencies import EpochProgress
 from ...tasks.realtime.realtime_task import RealTimeTask
 from ...tasks.realtime.run_folder import (
     EpochOrder,
@@ -59,7 +60,7 @@ from ..run.idle_wait import wait_until_due
 from ..run.running_job import RunningJob
 from ..run.shutdown import Ending
 from .epoch_check import check_whole
-from .epoch_watch import EpochWatch, latencies_of_epoch
+from .epoch_watch import EpochWatch, latencies_of, summed_up
 from .live_input import live_output, live_rows
 from .realtime_query import BatchEnd, Offsets, RealTimeQuery, SourcePosition, write_log
 
@@ -277,9 +278,9 @@ class RealTimePhase:
         state.spark = SparkPosition(batch_id=batch, offset_entry=told.end.entry(state.spark))
         state.batch_id, self._position = batch, told.end
         stage, graph = self._stage[0], run.epochs.graph
-        reports = [one.report for one in shards]
+        reports, progress = [one.report for one in shards], summed_up(one.progress for one in shards)
         done = graph.times.stage_run(stage, StageRequest(self._spec), StageResult(reports), {})
-        graph.apply(self.phase, self._spec, {stage.uid: done}, [], self._began_s, latencies_of_epoch(shards))
+        graph.apply(self.phase, self._spec, {stage.uid: done}, [], self._began_s, latencies_of(progress.latencies))
         if moved or state.changed_epoch == state.epoch:
             while run.checkpoints.checkpoint(_TRIGGER) is None:
                 wait_until_due(run)  # many failures in a row are not tolerated
@@ -289,7 +290,7 @@ class RealTimePhase:
         self._slots_until_s, self.has_committed = 0.0, True
         self._grant(told.end.offsets)
         self.ending.serve(self.phase)
-        self._order(BatchId(batch + 1))
+        self._order(BatchId(batch + 1), progress)
         self.folder.forget(batch, len(shards))
 
     def _look(self) -> None:
@@ -304,8 +305,8 @@ class RealTimePhase:
             context.rescales.begin()
             context.rescales.refuse_begun(_NOT_NOW)
 
-    def _order(self, batch: BatchId) -> None:
-        """Have an epoch begin."""
+    def _order(self, batch: BatchId, before: EpochProgress | None = None) -> None:
+        """Have an epoch begin, perhaps behind another one."""
         run, self._batch = self.run, batch
         stage, held = self._stage
         held.watermark.advance(now_ms())
@@ -313,7 +314,7 @@ class RealTimePhase:
         self._spec = streaming_epoch_of(run.state, held, now_ms(), None, in_order=in_order, has_input=True)
         self._began_s = time.monotonic()
         self.folder.write_order(batch, EpochOrder(self._spec, tuple(held.manifests)))
-        self._watch.begin(batch, self._spec.epoch)
+        self._watch.begin(batch, self._spec.epoch, before)
         self._note_requests()
 
     def _note_requests(self) -> None:

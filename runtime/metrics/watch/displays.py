@@ -135,7 +135,7 @@ def progress_line(run: RunRecord, now_ms: int) -> str | None:
         part = "" if progress.fraction is None else f"{percent(progress.fraction)}, "
         return stage_of(run) + part + ", ".join(in_numbers(progress))
     if (open_epoch := run.open_epoch) is not None:
-        numbers = ", ".join(real_time_numbers(open_epoch))
+        numbers = ", ".join(real_time_numbers(open_epoch, now_ms))
         return f"epoch {open_epoch.epoch}, {numbers}, checkpoint {checkpoint_of(run, now_ms)}"
     if not run.epochs or run.phase == "backlog":
         return None

@@ -28,7 +28,7 @@ def view(run: RunRecord, now_ms: int) -> RenderableType:
     if any(epoch.mode == "backlog" for epoch in run.epochs):
         parts.append(_passes(run))
     if (open_epoch := run.open_epoch) is not None:
-        parts.append(_real_time(open_epoch))
+        parts.append(_real_time(open_epoch, now_ms))
     if any(epoch.mode == "streaming" for epoch in run.epochs):
         parts += ["", _numbers(run, now_ms if run.ended is None else run.until_ms), "", _epochs(run)]
     if run.happenings:
@@ -67,9 +67,9 @@ def _passes(run: RunRecord) -> Text:
     return line
 
 
-def _real_time(progress: RealTimeProgressed) -> Text:
+def _real_time(progress: RealTimeProgressed, now_ms: int) -> Text:
     """The epoch that runs, in one line."""
-    return Text(f"epoch {progress.epoch} in real time: {', '.join(real_time_numbers(progress))}", style="cyan")
+    return Text(f"epoch {progress.epoch} in real time: {', '.join(real_time_numbers(progress, now_ms))}", style="cyan")
 
 
 def stage_of(run: RunRecord) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mixedmode.runtime.driver.realtime.epoch_watch import EpochWatch, latencies_of_epoch
+from mixedmode.runtime.driver.realtime.epoch_watch import EpochWatch, latencies_of, summed_up
 from mixedmode.runtime.metrics.events.event_parts import Latencies
 from mixedmode.runtime.metrics.events.events import RealTimeProgressed
 from mixedmode.runtime.operators.contract import ShardCounters
@@ -82,16 +82,19 @@ def test_the_last_seconds_forget(watched: Watched) -> None:
 
 
 def test_another_epoch_begins_anew(watched: Watched) -> None:
-    """What was told of the epoch before, or of a later one, is not of this one."""
+    """What was told of the epoch before, or of a later one, is not of this one; the last seconds go on."""
     watched.watch.begin(0, 1)
     watched.tells(0, 0, 5, 5, 5)
-    watched.second()
-    watched.watch.begin(1, 2)
+    assert (event := watched.second()) is not None and event.rows_per_second == 3.0
+    watched.watch.begin(1, 2, progress(5, 5, 5, 6, 6))
     event = watched.second()
-    assert event is not None and (event.epoch, event.rows, event.rows_per_second) == (2, 0, 0.0)
-    watched.tells(0, 0, 5, 5, 5, 5)
+    assert event is not None and (event.epoch, event.rows, event.rows_per_second) == (2, 0, 2.5)
+    assert event.latencies == Latencies(p50_ms=5, p99_ms=6, max_ms=6) and event.epoch_latencies is None
+    watched.tells(0, 0, 5, 5, 5, 5, 5, 5)
     watched.tells(2, 0, 5)
-    assert watched.second() is None
+    assert (event := watched.second()) is not None and event.rows == 0
+    watched.tells(1, 0, 7)
+    assert (event := watched.second()) is not None and (event.rows, event.rows_per_second) == (1, 1.5)
 
 
 def test_another_run_and_torn_files_do_not_count(watched: Watched, tmp_path: Path) -> None:
@@ -117,5 +120,6 @@ def test_the_record_of_an_epoch_has_the_latencies_of_all_shards() -> None:
     ]
     again = [RealTimeReport.from_bytes(report.to_bytes()) for report in reports]
     assert again == reports
-    assert latencies_of_epoch(again) == Latencies(p50_ms=3, p99_ms=70, max_ms=70)
-    assert latencies_of_epoch([]) is None
+    total = summed_up(report.progress for report in again)
+    assert latencies_of(total.latencies) == Latencies(p50_ms=3, p99_ms=70, max_ms=70)
+    assert latencies_of(summed_up([]).latencies) is None
