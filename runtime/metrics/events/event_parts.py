@@ -94,7 +94,7 @@ class Latencies:
     """How long messages took in Real-Time Mode: from the time that Kafka has for a message until what came of it was
     handed to the producer, or until it was processed, if nothing came of it.
 
-    Percentiles are exact up to 16 ms, and at most an eighth too great above.
+    Percentiles are exact below 16 ms, and at most an eighth too great above.
     """
 
     p50_ms: int

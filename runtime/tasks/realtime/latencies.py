@@ -1,7 +1,7 @@
 """Counts messages by latency: from the time that Kafka has for a message until what came of it is on its way.
 
 Of many messages a few numbers are kept, which can be summed up over shards, and whose difference is what has come in
-between.  Buckets have a width of 1 ms up to 16 ms, and of at most an eighth of the latency above.
+between.  Buckets have a width of 1 ms below 16 ms, and of at most an eighth of the latency above.
 """
 
 from __future__ import annotations

@@ -97,6 +97,26 @@ def test_another_epoch_begins_anew(watched: Watched) -> None:
     assert (event := watched.second()) is not None and (event.rows, event.rows_per_second) == (1, 1.5)
 
 
+def test_an_epoch_that_ends_during_a_look_is_not_told_of(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read by then is in the epoch's record; and behind the end of a run nobody is told anything."""
+    watched.watch.begin(0, 1)
+    watched.tells(0, 0, 5, 5, 5)
+    read = RunFolder.progress
+
+    def read_late(folder: RunFolder, batch: int, shard: int) -> EpochProgress | None:
+        found = read(folder, batch, shard)
+        watched.watch.begin(1, 2, progress(5, 5, 5))
+        return found
+
+    with monkeypatch.context() as late:
+        late.setattr(RunFolder, "progress", read_late)
+        assert watched.second() is None
+    with watched.watch.running():
+        assert (event := watched.second()) is not None and (event.epoch, event.rows) == (2, 0)
+    watched.tells(1, 0, 5)
+    assert watched.second() is None
+
+
 def test_another_run_and_torn_files_do_not_count(watched: Watched, tmp_path: Path) -> None:
     """A task that outlives its run has another folder; of a file that is being written the last state counts."""
     watched.watch.begin(0, 1)
