@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...runtime.metrics.event_descriptions import in_ms
+from ...runtime.metrics.events.event_parts import Latencies
 from ...runtime.metrics.status import JobStatus, Limits
 from ...runtime.metrics.units import size, time_to_go
 from .console import age, moment_text, option_duration_ms, print_facts, print_table
@@ -67,6 +69,7 @@ def facts_of(status: JobStatus, problems: list[str]) -> dict[str, Any]:
         },
         "phase": status.phase,
         "backlog": _backlog(status),
+        "realTime": _real_time(status),
         "epoch": _epoch(status),
         "checkpoint": None
         if checkpoint is None
@@ -104,6 +107,14 @@ def _backlog(status: JobStatus) -> dict[str, Any] | None:
     }
 
 
+def _real_time(status: JobStatus) -> dict[str, Any] | None:
+    """How far the epoch is that runs in Real-Time Mode."""
+    last = None if status.run is None or not status.is_running or not status.is_of_the_log else status.run.open_epoch
+    if last is None:
+        return None
+    return {**last.by_name(), "ageSeconds": _seconds(status.at_ms - last.at_ms)}
+
+
 def _epoch(status: JobStatus) -> dict[str, Any] | None:
     last = status.epoch
     if last is None:
@@ -119,6 +130,7 @@ def _epoch(status: JobStatus) -> dict[str, Any] | None:
         "watermark": None if last.watermark_ms is None else moment_text(last.watermark_ms),
         "watermarkLagSeconds": None if last.watermark_ms is None else _seconds(status.at_ms - last.watermark_ms),
         "stateBytes": last.state_bytes,
+        "latencyMs": None if last.latencies is None else last.latencies.by_name(),
     }
 
 
@@ -158,6 +170,8 @@ def show_status(found: dict[str, Any]) -> None:
         left = time_to_go(backlog["etaSeconds"], *(backlog["etaRangeSeconds"] or (None, None)))
         eta = "" if left is None else f", {left} to go"
         facts.append(("backlog", f"{part}{backlog['rows']:,} rows, {backlog['rowsPerSecond']:,.0f} rows/s{eta}"))
+    if found["realTime"] is not None:
+        facts.append(("real time", _real_time_text(found["realTime"])))
     if epoch is not None:
         facts.append(("epoch", f"{epoch['id']}, {age(epoch['ageSeconds'])} ago, {epoch['rows']:,} rows"))
     if checkpoint is not None:
@@ -179,6 +193,13 @@ def show_status(found: dict[str, Any]) -> None:
     ]
     if rows:
         print_table(["source", "in backlog", "", "watermark", "lag", "waiting messages"], rows, "Sources")
+
+
+def _real_time_text(real_time: dict[str, Any]) -> str:
+    speed = f"{real_time['rows']:,} rows, {real_time['rowsPerSecond']:,.0f} rows/s"
+    latencies = real_time["latencyMs"]
+    took = "" if latencies is None else ", " + in_ms(Latencies(**{f"{name}_ms": ms for name, ms in latencies.items()}))
+    return f"epoch {real_time['epoch']} runs: {speed}{took}"
 
 
 def _state(found: dict[str, Any]) -> str:

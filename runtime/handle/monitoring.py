@@ -65,7 +65,8 @@ class MonitoredQuery:
             query.status["phase"]
 
         ``phase`` is ``done`` when the job has come to its own end; ``mode`` is that of the phase: ``backlog`` (sorted
-        by key) or ``streaming``; ``shards`` has the number of shards of each stage.
+        by key) or ``streaming``; ``shards`` has the number of shards of each stage; ``realTime`` says in Real-Time Mode
+        how far the epoch is that runs, and how fast its rows are.
         """
         now = self._run.runner.context.published.now
         phase, active = now.phase, self.isActive
@@ -88,6 +89,9 @@ class MonitoredQuery:
         )
         if active and phase is not None and phase.style == "sorted":
             status["backlog"] = self._run.runner.context.backlog.snapshot()
+        real_time = self._run.runner.context.published.real_time
+        if active and real_time is not None and real_time.epoch > now.epoch:
+            status["realTime"] = real_time.by_name()
         running = self._run.runner.running
         events = None if running is None else running.events.counts
         if events is not None:

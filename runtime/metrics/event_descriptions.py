@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import singledispatch
 from typing import NamedTuple
 
+from .events.event_parts import Latencies
 from .events.events import (
     BacklogProgressed,
     CheckpointCompleted,
@@ -17,6 +18,7 @@ from .events.events import (
     Noted,
     PhaseBegan,
     PositionsKnown,
+    RealTimeProgressed,
     RunBegan,
     RunEnded,
     RunRestored,
@@ -37,7 +39,7 @@ _PHASES = {
 
 
 #: Events that come with every epoch, and would hide all others.
-ROUTINE = (EpochApplied, PositionsKnown, BacklogProgressed, CheckpointCompleted)
+ROUTINE = (EpochApplied, PositionsKnown, BacklogProgressed, RealTimeProgressed, CheckpointCompleted)
 
 
 class Description(NamedTuple):
@@ -97,10 +99,34 @@ def _(it: BacklogProgressed) -> Description:
 
 
 @description_of.register
+def _(it: RealTimeProgressed) -> Description:
+    return _plain("real-time", f"epoch {it.epoch}: {', '.join(real_time_numbers(it))}")
+
+
+def real_time_numbers(it: RealTimeProgressed, now_ms: int | None = None) -> list[str]:
+    """How far an epoch in Real-Time Mode is, and how fast the last rows were.
+
+    Args:
+        it: the last that was told: while no row comes nothing is.
+        now_ms: when it is read; None: when it was told.
+    """
+    elapsed_s = it.elapsed_s + (0 if now_ms is None else max(now_ms - it.at_ms, 0) / 1000)
+    parts = [f"{whole(it.rows)} rows in {elapsed_s:.0f} s", f"{whole(it.rows_per_second)} rows/s"]
+    return parts if it.latencies is None else [*parts, in_ms(it.latencies)]
+
+
+def in_ms(latencies: Latencies) -> str:
+    """Latencies in words."""
+    return f"latency p50 {latencies.p50_ms:,} ms, p99 {latencies.p99_ms:,} ms, max {latencies.max_ms:,} ms"
+
+
+@description_of.register
 def _(it: EpochApplied) -> Description:
     which = f"{it.epoch}" if it.epochs == 1 else f"up to {it.epoch} ({it.epochs} epochs)"
     rows = f"{whole(it.input_rows)} rows in, {whole(it.output_rows)} out, {whole(it.late_rows)} late"
-    return _plain("epoch", f"{which}, {it.mode}: {rows}, {whole(it.duration_ms)} ms, state {size(it.state_bytes)}")
+    took = "" if it.latencies is None else f", {in_ms(it.latencies)}"
+    state = f"state {size(it.state_bytes)}"
+    return _plain("epoch", f"{which}, {it.mode}: {rows}, {whole(it.duration_ms)} ms, {state}{took}")
 
 
 @description_of.register

@@ -122,6 +122,7 @@ class EventTranslator:
             positions=tuple(self._positions.values()),
             coordinator=None if fact.coordinator is None else dict(fact.coordinator),
             observed={name: json_value(row) for name, row in fact.observed.items()},
+            latencies=fact.latencies,
         )
 
 

@@ -41,6 +41,9 @@ class QueryProgress(FrozenDict):
         operator), ``publish`` (make the epoch's files durable).
     ``eventTime watermarkLagMs``
         ``watermark`` and ``max`` (greatest event time) after the epoch; how far the watermark is behind the clock.
+    ``latencyMs``
+        in Real-Time Mode ``p50 p99 max`` of the epoch's messages, from the time that Kafka has for a message until what
+        came of it was handed to the producer; None in other modes.
     ``stateOperators``
         one entry: ``operatorName numRowsTotal`` (entries, values and timers; about, as files are counted and what
         they replace in others is not looked up), ``numRowsUpdated`` (keys touched), ``numRowsRemoved`` (entries),
@@ -85,6 +88,7 @@ class QueryProgress(FrozenDict):
     durationMs: dict[str, int]
     eventTime: dict[str, str]
     watermarkLagMs: int | None
+    latencyMs: dict[str, int] | None
     stateOperators: list[dict[str, Any]]
     sources: list[dict[str, Any]]
     sink: dict[str, Any]

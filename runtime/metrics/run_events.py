@@ -23,7 +23,16 @@ from .event_translation import EventTranslator
 from .events import facts
 from .events.event_files import HistoryFolder
 from .events.event_log import EventLog, LogLimits
-from .events.events import CheckpointCompleted, InputNode, PlannedPhase, RunBegan, RunEnded, RunEvent, StageNode
+from .events.events import (
+    CheckpointCompleted,
+    InputNode,
+    PlannedPhase,
+    RealTimeProgressed,
+    RunBegan,
+    RunEnded,
+    RunEvent,
+    StageNode,
+)
 from .events.facts import Fact
 from .events.mailbox import Mailbox
 from .events.run_listener import LISTENERS, Listeners, is_routine
@@ -34,6 +43,7 @@ logger = logging.getLogger(__name__)
 DRAIN_S = 5.0
 _ROUTINE_FACTS = (
     facts.BacklogMoved,
+    RealTimeProgressed,
     facts.EpochReport,
     facts.OffsetsKnown,
     CheckpointCompleted,

@@ -27,7 +27,7 @@ from .epoch_records import (
     together,
     totals,
 )
-from .events.events import CheckpointCompleted, DataLost, PhaseBegan
+from .events.events import CheckpointCompleted, DataLost, PhaseBegan, RealTimeProgressed
 from .events.facts import (
     EpochReport,
     Fact,
@@ -89,7 +89,9 @@ class RunHistory:
         self._epoch_started: float | None = None
 
     def on(self, fact: Fact) -> None:
-        """Remember what has happened."""
+        """Remember what has happened; how far an epoch is says nothing once it is further."""
+        if isinstance(fact, RealTimeProgressed):
+            return
         if isinstance(fact, EpochReport):
             self._epoch(fact)
         elif isinstance(fact, OffsetsKnown):
@@ -158,6 +160,7 @@ class RunHistory:
             durationMs=durations_ms(reports, elapsed_ms),
             eventTime=event_time(applied.watermark_ms, applied.max_event_time_ms),
             watermarkLagMs=lag_ms(applied.watermark_ms, now_ms),
+            latencyMs=None if applied.latencies is None else applied.latencies.by_name(),
             mode="backlog" if applied.style == "sorted" else "streaming",
             phase=applied.phase,
             isBacklog=applied.is_backlog,

@@ -14,6 +14,7 @@ from .events.events import (
     Noted,
     PhaseBegan,
     PositionsKnown,
+    RealTimeProgressed,
     RunBegan,
     RunEnded,
     RunEvent,
@@ -60,6 +61,7 @@ class RunRecord:
     ended: RunEnded | None = None
     phases: list[PhaseSpan] = field(default_factory=list)
     backlog: list[BacklogProgressed] = field(default_factory=list)
+    real_time: list[RealTimeProgressed] = field(default_factory=list)
     epochs: list[EpochApplied] = field(default_factory=list)
     checkpoints: list[CheckpointCompleted] = field(default_factory=list)
     failed_checkpoints: list[CheckpointFailed] = field(default_factory=list)
@@ -75,7 +77,8 @@ class RunRecord:
     #: Rows of the sources, and those that were late, of all its epochs.
     input_rows: int = 0
     late_rows: int = 0
-    #: When it last got on: began a phase, applied an epoch, completed a checkpoint, or processed rows of a backlog.
+    #: When it last got on: began a phase, applied an epoch, completed a checkpoint, or processed rows of a backlog or
+    #: in real time.
     progressed_ms: int = 0
     #: When the first epoch of the stream was applied that is in no checkpoint; None: all are in one.
     unsaved_since_ms: int | None = None
@@ -86,6 +89,15 @@ class RunRecord:
     def phase(self) -> str:
         """The phase that it is in, or ended in."""
         return self.phases[-1].kind if self.phases else RECOVERY
+
+    @property
+    def open_epoch(self) -> RealTimeProgressed | None:
+        """The epoch in Real-Time Mode that runs; None: none does, or nothing is known of it yet."""
+        if self.ended is not None or self.phase != "live" or not self.real_time:
+            return None
+        last = self.real_time[-1]
+        is_of_the_phase = last.at_ms >= self.phases[-1].began_ms
+        return last if is_of_the_phase and not any(one.epoch >= last.epoch for one in self.epochs[-1:]) else None
 
     @property
     def until_ms(self) -> int:
@@ -102,10 +114,8 @@ class RunRecord:
                 self._enter(RECOVERY, event.at_ms)
             case PhaseBegan():
                 self._enter(event.phase, event.at_ms)
-            case BacklogProgressed():
-                if not self.backlog or _counts(event) != _counts(self.backlog[-1]):
-                    self.progressed_ms = event.at_ms
-                self.backlog.append(event)
+            case BacklogProgressed() | RealTimeProgressed():
+                self._moved(event)
             case EpochApplied():
                 self.epochs.append(event)
                 self.input_rows += event.input_rows
@@ -136,6 +146,16 @@ class RunRecord:
         words = None if isinstance(event, ROUTINE) and not is_switch else description_of(event)
         if words is not None:
             self.happenings.append(Happening(event.at_ms, words.event, words.detail))
+
+    def _moved(self, event: BacklogProgressed | RealTimeProgressed) -> None:
+        if isinstance(event, BacklogProgressed):
+            is_further = not self.backlog or _counts(event) != _counts(self.backlog[-1])
+            self.backlog.append(event)
+        else:
+            is_further = not self.real_time or _is_further(event, self.real_time[-1])
+            self.real_time.append(event)
+        if is_further:
+            self.progressed_ms = event.at_ms
 
     def _note(self, event: Noted) -> None:
         match event.what:
@@ -175,6 +195,11 @@ def _counts(event: BacklogProgressed) -> tuple[object, ...]:
     return event.stage, event.rows_read, event.rows, event.shards_done, event.fraction, event.spilled_bytes
 
 
+def _is_further(event: RealTimeProgressed, before: RealTimeProgressed) -> bool:
+    """Whether rows were processed in between; one that has failed begins again."""
+    return event.rows > (before.rows if event.epoch == before.epoch else 0)
+
+
 def runs_of(events: Iterable[RunEvent]) -> list[RunRecord]:
     """The runs that events tell of, oldest first."""
     found: dict[str, RunRecord] = {}
@@ -199,6 +224,7 @@ def since(runs: Iterable[RunRecord], moment_ms: int) -> list[RunRecord]:
                 began_ms=max(run.began_ms, moment_ms),
                 phases=[replace(phase, began_ms=max(phase.began_ms, moment_ms)) for phase in phases],
                 backlog=[one for one in run.backlog if one.at_ms >= moment_ms],
+                real_time=[one for one in run.real_time if one.at_ms >= moment_ms],
                 epochs=[one for one in run.epochs if one.at_ms >= moment_ms],
                 checkpoints=[one for one in run.checkpoints if one.at_ms >= moment_ms],
                 failed_checkpoints=[one for one in run.failed_checkpoints if one.at_ms >= moment_ms],

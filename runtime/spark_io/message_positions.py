@@ -1,4 +1,4 @@
-"""Adds to each row of a stream of Kafka the partition and the offset of its message, whatever columns the user keeps.
+"""Adds to each row of a stream of Kafka partition, offset and time of its message, whatever columns the user keeps.
 
 Real-Time Mode gives no proof that a task has had all rows of a batch but their number: rows are counted by partition
 and compared with the offsets of the batch.  So a row must be a message, and a message a row, with a known position:
@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 
 #: Columns of the position of a row's message.
 PARTITION_COLUMN, OFFSET_COLUMN = "__partition", "__offset"
+#: When the message was made or appended, as the topic has it: ms since 1970.
+TIME_COLUMN = "__time_ms"
 #: Whether the user's filters keep a row; only there if there are filters.
 KEPT_COLUMN = "__kept"
-_ADDED = (PARTITION_COLUMN, OFFSET_COLUMN, KEPT_COLUMN)
+_POSITION = {PARTITION_COLUMN: "partition", OFFSET_COLUMN: "offset", TIME_COLUMN: "unix_millis(timestamp)"}
+_ADDED = (*_POSITION, KEPT_COLUMN)
 _SOURCE = "StreamingRelationV2"
 _OPTIONS = "org.apache.spark.sql.util.CaseInsensitiveStringMap"
 #: Nodes that give a row for each row of their child, or would without their condition.
@@ -82,8 +85,7 @@ def with_positions(frame: DataFrame, options: Mapping[str, str]) -> DataFrame:
 def _with_positions(spark: SparkSession, node: Any, options: Mapping[str, str]) -> Any:
     if class_name(node) == _SOURCE:
         source = frame_of(spark, _with_options(spark, node, options))
-        position = zip(("partition", "offset"), (PARTITION_COLUMN, OFFSET_COLUMN), strict=True)
-        return analyzed(source.selectExpr("*", *[f"{column} AS {name}" for column, name in position]))
+        return analyzed(source.selectExpr("*", *[f"{value} AS {name}" for name, value in _POSITION.items()]))
     child = _with_positions(spark, node.child(), options)
     added = {str(one.name()): one for one in items(child.output()) if one.name() in _ADDED}
     kept = added.get(KEPT_COLUMN)

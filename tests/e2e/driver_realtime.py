@@ -5,12 +5,14 @@ that the folder's file ``source`` names, and sends to that of ``target``.  Lives
 
 - ``<from>-<to>``: it is sent these values, commits them, and stops.
 - ``twice:<from>-<to>``: it does so twice in one application: the first time with what the topic has.
-- ``die:<from>-<to>``: it kills itself when all of them have come out.
+- ``die:<from>-<to>``: it kills itself when all of them have come out, and everybody can see so; what they see is in
+  the folder's file ``seen.json``.
 - ``fail:<from>-<to>``: it fails on them, as a worker dies; each is sent when the one before has come out.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -22,8 +24,13 @@ from typing import Any
 import kafka_support
 import support
 from kafka_broker import Broker
-from mixedmode import read
+from mixedmode import RunListener, add_listener, read
+from mixedmode.events import RealTimeProgressed, RunEvent, to_json
+from mixedmode.planner.cli.report import write_report
+from mixedmode.planner.cli.status import facts_of
 from mixedmode.runtime.driver.realtime import phase
+from mixedmode.runtime.metrics.status import status_of
+from mixedmode.runtime.metrics.watch.displays import as_html, progress_line
 from mixedmode.runtime.tasks.realtime.change_segments import SegmentPolicy
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
@@ -132,6 +139,40 @@ def job(
     return writer.outputMode("update").queryName(kind)
 
 
+class Seen(RunListener):
+    """What a listener is told of an epoch that runs, and what others see of it."""
+
+    def __init__(self) -> None:
+        self.events: list[RealTimeProgressed] = []
+
+    def onEvent(self, event: RunEvent) -> None:
+        if isinstance(event, RealTimeProgressed):
+            self.events.append(event)
+
+    def of(self, query: Any, location: str, rows: int) -> dict[str, Any]:
+        """All of it, as soon as everybody has heard of all rows."""
+        until = time.monotonic() + WAIT_S
+        while True:
+            status, outside = query.status.get("realTime"), status_of(location)
+            facts = facts_of(outside, [])["realTime"]
+            told = [0 if one is None else one["rows"] for one in (status, facts)]
+            if min(told) >= rows and any(event.rows >= rows for event in self.events):
+                break
+            assert query.isActive and time.monotonic() < until, (told, self.events, query.exception())
+            time.sleep(0.05)
+        assert outside.run is not None
+        page = Path(location).parent / "report.html"
+        write_report(location, page, None)
+        return {
+            "status": status,
+            "outside": facts,
+            "events": [to_json(event) for event in self.events],
+            "line": progress_line(outside.run, outside.at_ms),
+            "watch": as_html(outside.run, outside.at_ms),
+            "report": page.read_text(),
+        }
+
+
 def session(master: str) -> Any:
     """Spark."""
     cloudpickle.register_pickle_by_value(kafka_support)
@@ -153,6 +194,8 @@ def main(folder: Path, brokers: str, kind: str, trigger: str, interval: str, lif
         query = described.start()
         query.processAllAvailable()
         query.stop()
+    seen = Seen()
+    add_listener(seen)
     query = described.start()
     assert query.wait_for("live", WAIT_S), query.exception()
     before = sum(broker.ends(target).values())
@@ -167,6 +210,7 @@ def main(folder: Path, brokers: str, kind: str, trigger: str, interval: str, lif
         while sum(broker.ends(target).values()) < before + last - first:
             assert query.isActive and time.monotonic() < until, query.exception()
             time.sleep(0.05)
+        (folder / "seen.json").write_text(json.dumps(seen.of(query, str(folder / "checkpoints"), last - first)))
         os.kill(os.getpid(), signal.SIGKILL)
     if what == "fail":
         while query.isActive:

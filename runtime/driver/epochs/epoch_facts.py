@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Row
 
+from ...metrics.events.event_parts import Latencies
 from ...metrics.events.facts import EpochReport, InputEventTime, SourceSeen, StageEpoch
 from ...operators.contract import EpochSpec
 from ...protocols.event_time import MIN_WATERMARK
@@ -25,6 +26,7 @@ def epoch_applied(
     now_ms: int,
     coordinator: Mapping[str, int] | None,
     observed: Mapping[str, Row],
+    latencies: Latencies | None = None,
 ) -> EpochReport:
     """An epoch that the state has just taken over.
 
@@ -38,6 +40,7 @@ def epoch_applied(
         now_ms: the clock that tells idle inputs.
         coordinator: numbers of events; None: there is no coordinator.
         observed: what was observed of rows on their way, by name.
+        latencies: of its messages; None: it is not known.
     """
     times = {
         name: InputEventTime(
@@ -78,4 +81,5 @@ def epoch_applied(
         ),
         coordinator=coordinator,
         observed=observed,
+        latencies=latencies,
     )

@@ -24,6 +24,7 @@ from ...jobs.executor import EpochExecutor
 from ...jobs.output_transform_task import staged_behind
 from ...jobs.stage_epoch import EpochRows, PinnedShards, StageEpoch, StageResult
 from ...metrics.backlog_progress import BacklogProgress
+from ...metrics.events.event_parts import Latencies
 from ...metrics.events.facts import FactListener, ShardsReused, WholeResultObserved
 from ...operators.contract import EpochSpec
 from ...spec import JobSpec, Phase, StageSpec
@@ -291,7 +292,13 @@ class GraphEpochs:
         return PinnedShards(finished, pin.reports_of(uid) if follows else pin.reports)
 
     def apply(
-        self, phase: Phase, base: EpochSpec, runs: Mapping[str, StageRun], late: Sequence[StagedFile], started: float
+        self,
+        phase: Phase,
+        base: EpochSpec,
+        runs: Mapping[str, StageRun],
+        late: Sequence[StagedFile],
+        started: float,
+        latencies: Latencies | None = None,
     ) -> None:
         """Take an epoch over, all stages in one step."""
         reports = {uid: done.reports for uid, done in runs.items()}
@@ -319,6 +326,7 @@ class GraphEpochs:
             now_ms=now_ms(),
             coordinator=self.events.counts,
             observed=self._observed.of(runs),
+            latencies=latencies,
         )
         self.listener.on(fact)
 

@@ -34,6 +34,7 @@ from ...connectors.sinks.spark_writer import SparkWriterSink
 from ...jobs.realtime.live_rows import LiveRows, NotLiveRows
 from ...jobs.stage_epoch import StageEpoch, StageResult
 from ...jvm.job_cancellation import is_stopped
+from ...metrics.events.events import RealTimeProgressed
 from ...operators.contract import EpochSpec
 from ...spark_io.spark_kafka import topic_range
 from ...spark_io.spark_sources import sources
@@ -41,8 +42,16 @@ from ...storage.spark_paths import spark_uri
 from ...support.failpoints import failpoint
 from ...support.ids import NO_BATCH, BatchId
 from ...tasks.realtime.change_segments import SegmentPolicy
+from ...tasks.realtime.latencies import EpochProgress
 from ...tasks.realtime.realtime_task import RealTimeTask
-from ...tasks.realtime.run_folder import EpochOrder, RunFolder, remove_other_runs, run_folder, runs_folder
+from ...tasks.realtime.run_folder import (
+    EpochOrder,
+    RealTimeReport,
+    RunFolder,
+    remove_other_runs,
+    run_folder,
+    runs_folder,
+)
 from ..clocks import now_ms
 from ..epochs.epoch_specs import streaming_epoch_of
 from ..epochs.stage_runs import StageRequest
@@ -51,6 +60,7 @@ from ..run.idle_wait import wait_until_due
 from ..run.running_job import RunningJob
 from ..run.shutdown import Ending
 from .epoch_check import check_whole
+from .epoch_watch import EpochWatch, latencies_of, summed_up
 from .live_input import live_output, live_rows
 from .realtime_query import BatchEnd, Offsets, RealTimeQuery, SourcePosition, write_log
 
@@ -59,7 +69,6 @@ if TYPE_CHECKING:
 
     from ...connectors.sinks.base import Sink
     from ...spec import Phase, StageSpec
-    from ...tasks.report import ShardReport
     from ..state.stage_state import StageState
 
 logger = logging.getLogger(__name__)
@@ -160,8 +169,16 @@ class RealTimePhase:
     _rows: LiveRows = field(init=False)
     #: Until when an epoch may find too few slots.
     _slots_until_s: float = field(init=False, default=0.0)
+    #: Tells how far the epoch in hand is.
+    _watch: EpochWatch = field(init=False)
     #: Who waits for output, and where the topic ended when that was seen: an epoch ends by the clock, whatever waits.
     _waiting: dict[CommitRequest, Offsets] = field(init=False, default_factory=dict)
+
+    def _tell(self, progress: RealTimeProgressed) -> None:
+        """Have everybody who looks or listens know how far the epoch in hand is."""
+        context = self.run.context
+        context.published.real_time = progress
+        context.listener.on(progress)
 
     def perform(self) -> None:
         """Commit epochs until the query is stopped.
@@ -169,10 +186,12 @@ class RealTimePhase:
         Raises:
             EpochFailed: the query has ended by itself, or an epoch is not whole.
         """
+        self._watch = EpochWatch(self.folder, len(self._stage[1].shards), self._tell)
         try:
-            with self.run.context.turn:
-                self._begin()
-            self._go_on()
+            with self._watch.running():
+                with self.run.context.turn:
+                    self._begin()
+                self._go_on()
         finally:
             self.query.stop()
             self.query.close()
@@ -249,9 +268,9 @@ class RealTimePhase:
             raise EpochFailed(error) from error
         with context.turn:
             if not context.stopping.is_set():
-                self._commit(told, [one.report for one in reports])
+                self._commit(told, reports)
 
-    def _commit(self, told: BatchEnd, reports: list[ShardReport]) -> None:
+    def _commit(self, told: BatchEnd, shards: list[RealTimeReport]) -> None:
         run, state, batch = self.run, self.run.state, self._batch
         assert self._spec is not None, "the batch has had its order"
         failpoint("realtime-before-commit")
@@ -259,8 +278,9 @@ class RealTimePhase:
         state.spark = SparkPosition(batch_id=batch, offset_entry=told.end.entry(state.spark))
         state.batch_id, self._position = batch, told.end
         stage, graph = self._stage[0], run.epochs.graph
+        reports, progress = [one.report for one in shards], summed_up(one.progress for one in shards)
         done = graph.times.stage_run(stage, StageRequest(self._spec), StageResult(reports), {})
-        graph.apply(self.phase, self._spec, {stage.uid: done}, [], self._began_s)
+        graph.apply(self.phase, self._spec, {stage.uid: done}, [], self._began_s, latencies_of(progress.latencies))
         if moved or state.changed_epoch == state.epoch:
             while run.checkpoints.checkpoint(_TRIGGER) is None:
                 wait_until_due(run)  # many failures in a row are not tolerated
@@ -270,8 +290,8 @@ class RealTimePhase:
         self._slots_until_s, self.has_committed = 0.0, True
         self._grant(told.end.offsets)
         self.ending.serve(self.phase)
-        self._order(BatchId(batch + 1))
-        self.folder.forget(batch, len(reports))
+        self._order(BatchId(batch + 1), progress)
+        self.folder.forget(batch, len(shards))
 
     def _look(self) -> None:
         """What the driver does between two commits."""
@@ -285,8 +305,8 @@ class RealTimePhase:
             context.rescales.begin()
             context.rescales.refuse_begun(_NOT_NOW)
 
-    def _order(self, batch: BatchId) -> None:
-        """Have an epoch begin."""
+    def _order(self, batch: BatchId, before: EpochProgress | None = None) -> None:
+        """Have an epoch begin, perhaps behind another one."""
         run, self._batch = self.run, batch
         stage, held = self._stage
         held.watermark.advance(now_ms())
@@ -294,6 +314,7 @@ class RealTimePhase:
         self._spec = streaming_epoch_of(run.state, held, now_ms(), None, in_order=in_order, has_input=True)
         self._began_s = time.monotonic()
         self.folder.write_order(batch, EpochOrder(self._spec, tuple(held.manifests)))
+        self._watch.begin(batch, self._spec.epoch, before)
         self._note_requests()
 
     def _note_requests(self) -> None:

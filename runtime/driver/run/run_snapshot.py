@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from ...metrics.events.events import RealTimeProgressed
 from ...spec import Phase
 from ...support.ids import NO_CHECKPOINT, NO_EPOCH, CheckpointId, EpochNumber
 from ..state.job_state import JobState
@@ -32,6 +33,8 @@ class Published:
 
     def __init__(self) -> None:
         self.now = RunSnapshot()
+        #: How far the epoch is that runs in Real-Time Mode; None: there was none.
+        self.real_time: RealTimeProgressed | None = None
 
     def enters(self, phase: Phase) -> None:
         """A phase begins."""

@@ -21,7 +21,14 @@ from ...operators.dedup.operator import DedupOperator
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ...operators.processor.definition import ProcessorStage
 from ...scan.parquet_scan import NotTakenError
-from ...spark_io.message_positions import KEPT_COLUMN, OFFSET_COLUMN, PARTITION_COLUMN, refusal, with_positions
+from ...spark_io.message_positions import (
+    KEPT_COLUMN,
+    OFFSET_COLUMN,
+    PARTITION_COLUMN,
+    TIME_COLUMN,
+    refusal,
+    with_positions,
+)
 from ...tasks.realtime.portion_rows import PortionRows
 from ...tasks.shard.task_sorter import SortPlan
 from ..few_partials import FewPartials
@@ -148,7 +155,7 @@ class LiveRows:
         """
         portions = self.portions
         group = key_group(self.keys, portions.max_parallelism)
-        names = [*portions.names, PARTITION_COLUMN, OFFSET_COLUMN]
+        names = [*portions.names, PARTITION_COLUMN, OFFSET_COLUMN, TIME_COLUMN]
         if KEPT_COLUMN in self.positioned.columns:
             # Rows that are dropped are counted by any shard, and their keys may all be null.
             names.append(KEPT_COLUMN)

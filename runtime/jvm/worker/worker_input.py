@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import select
 import socket
 import sys
 
@@ -63,6 +64,18 @@ class WorkerInput:
             return bool(stream.peek(1))
         finally:
             os.set_blocking(descriptor, True)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until there is something to read, but not longer than that; whether there is, or nobody knows.
+
+        Args:
+            seconds: how long.
+        """
+        if self._stream is None or self.has_more():
+            return True
+        poll = select.poll()
+        poll.register(self._stream.fileno(), select.POLLIN)
+        return bool(poll.poll(round(seconds * 1000)))
 
 
 def _tcp_socket(descriptor: int) -> socket.socket | None:

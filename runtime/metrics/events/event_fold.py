@@ -11,7 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .events import BacklogProgressed, CheckpointCompleted, EpochApplied, PositionsKnown, RunEvent, StageProgress
+from .event_parts import Latencies
+from .events import (
+    BacklogProgressed,
+    CheckpointCompleted,
+    EpochApplied,
+    PositionsKnown,
+    RealTimeProgressed,
+    RunEvent,
+    StageProgress,
+)
 from .run_listener import is_routine
 
 _SLOWEST = 5
@@ -36,8 +45,8 @@ class Folder:
         """Another event; returns those that are to be written now."""
         if not is_routine(event):
             return [*self.flush(), event]
-        # How far a pass had come is told before what it was in the end.
-        first = self._released(BacklogProgressed) if isinstance(event, EpochApplied) else []
+        # How far a pass or an epoch had come is told before what it was in the end.
+        first = self._released((BacklogProgressed, RealTimeProgressed)) if isinstance(event, EpochApplied) else []
         kind = _kind(event)
         held = self._held.pop(kind, None)
         folded = event if held is None else folded_into(held, event)
@@ -47,7 +56,7 @@ class Folder:
         self._until_ms[kind] = event.at_ms + self._window_ms
         return [*first, folded]
 
-    def _released(self, of_class: type[RunEvent]) -> list[RunEvent]:
+    def _released(self, of_class: tuple[type[RunEvent], ...]) -> list[RunEvent]:
         kinds = [kind for kind, held in self._held.items() if isinstance(held, of_class)]
         return [self._held.pop(kind) for kind in kinds]
 
@@ -86,7 +95,18 @@ def folded_into(earlier: RunEvent, later: RunEvent) -> RunEvent:
     if isinstance(earlier, PositionsKnown) and isinstance(later, PositionsKnown):
         newest = {one.name: one for one in (*earlier.positions, *later.positions)}
         return replace(later, positions=tuple(newest.values()))
+    if isinstance(earlier, RealTimeProgressed) and isinstance(later, RealTimeProgressed):
+        return replace(later, latencies=_greatest(earlier.latencies, later.latencies))
     return later
+
+
+def _greatest(one: Latencies | None, other: Latencies | None) -> Latencies | None:
+    """Percentiles of several times together are not known; they do not exceed these."""
+    if one is None or other is None:
+        return one or other
+    return Latencies(
+        p50_ms=max(one.p50_ms, other.p50_ms), p99_ms=max(one.p99_ms, other.p99_ms), max_ms=max(one.max_ms, other.max_ms)
+    )
 
 
 def _epochs(earlier: EpochApplied, later: EpochApplied) -> EpochApplied:
@@ -103,6 +123,7 @@ def _epochs(earlier: EpochApplied, later: EpochApplied) -> EpochApplied:
         processed_rows_per_second=round(1000 * rows / duration_ms, 3) if duration_ms else 0.0,
         stages=_stages(earlier.stages, later.stages),
         observed={**earlier.observed, **later.observed},
+        latencies=_greatest(earlier.latencies, later.latencies),
     )
 
 

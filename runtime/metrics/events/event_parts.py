@@ -90,6 +90,23 @@ class StageProgress:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Latencies:
+    """How long messages took in Real-Time Mode: from the time that Kafka has for a message until what came of it was
+    handed to the producer, or until it was processed, if nothing came of it.
+
+    Percentiles are exact below 16 ms, and at most an eighth too great above.
+    """
+
+    p50_ms: int
+    p99_ms: int
+    max_ms: int
+
+    def by_name(self) -> dict[str, int]:
+        """As ``query.status`` and records of progress have them."""
+        return {"p50": self.p50_ms, "p99": self.p99_ms, "max": self.max_ms}
+
+
+@dataclass(frozen=True, kw_only=True)
 class SourceProgress:
     """A source after an epoch."""
 

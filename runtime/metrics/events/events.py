@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from .event_parts import InputNode, PlannedPhase, SourcePosition, SourceProgress, StageNode, StageProgress
+from .event_parts import InputNode, Latencies, PlannedPhase, SourcePosition, SourceProgress, StageNode, StageProgress
 from .event_parts import ShardTime as ShardTime
 
 
@@ -110,6 +110,38 @@ class BacklogProgressed(RunEvent):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RealTimeProgressed(RunEvent):
+    """How far an epoch in Real-Time Mode has come; told about every second while rows come.
+
+    In the event log one may stand for several: latencies of the last seconds are then the greatest of each.
+    """
+
+    #: The epoch that runs: it is not applied yet, and perhaps will never be.
+    epoch: int
+    #: Since it began.
+    elapsed_s: float
+    #: Messages that its shards have processed so far, those that filters drop among them.
+    rows: int
+    #: Messages per second in the last seconds.
+    rows_per_second: float
+    #: Of the messages of the last seconds; None: there were none.
+    latencies: Latencies | None = None
+    #: Of all messages of the epoch so far; None: there were none.
+    epoch_latencies: Latencies | None = None
+
+    def by_name(self) -> dict[str, Any]:
+        """As ``query.status`` and ``mixedmode status`` have it."""
+        return {
+            "epoch": self.epoch,
+            "elapsedSeconds": self.elapsed_s,
+            "rows": self.rows,
+            "rowsPerSecond": self.rows_per_second,
+            "latencyMs": None if self.latencies is None else self.latencies.by_name(),
+            "epochLatencyMs": None if self.epoch_latencies is None else self.epoch_latencies.by_name(),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
 class EpochApplied(RunEvent):
     """An epoch has succeeded and is part of the job's state.
 
@@ -158,6 +190,8 @@ class EpochApplied(RunEvent):
     coordinator: dict[str, int] | None = None
     #: What ``observe()`` has computed of the rows, by name.
     observed: dict[str, dict[str, Any]] = field(default_factory=dict)
+    #: In Real-Time Mode, of several epochs the greatest of each; None: it was another mode, or there was no message.
+    latencies: Latencies | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -319,6 +353,7 @@ EVENTS: dict[str, type[RunEvent]] = {
         RunRestored,
         PhaseBegan,
         BacklogProgressed,
+        RealTimeProgressed,
         EpochApplied,
         PositionsKnown,
         SourceChanged,

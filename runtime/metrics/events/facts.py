@@ -20,6 +20,7 @@ from ...protocols.event_time import MIN_WATERMARK
 from ...protocols.lifecycle.events import Stop
 from ...support.ids import EpochNumber, JobId
 from ...tasks.report import ShardReport
+from .event_parts import Latencies
 from .events import CheckpointFailed, DataLost, RunEvent
 
 # -- a run begins ------------------------------------------------------------------------------------------------------
@@ -133,6 +134,8 @@ class EpochReport:
     coordinator: Mapping[str, int] | None = None
     #: What was observed of rows on their way, by name.
     observed: Mapping[str, Row] = field(default_factory=dict)
+    #: Of its messages in Real-Time Mode; None: it was another mode, or there was none.
+    latencies: Latencies | None = None
 
     @property
     def is_backlog(self) -> bool:

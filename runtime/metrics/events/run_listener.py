@@ -6,11 +6,11 @@ import difflib
 import threading
 
 from . import events
-from .events import BacklogProgressed, EpochApplied, PositionsKnown, RunEvent
+from .events import BacklogProgressed, EpochApplied, PositionsKnown, RealTimeProgressed, RunEvent
 from .mailbox import Mailbox
 
 #: What comes again and again, the newest of which says most: it may be dropped where somebody is too slow for it.
-ROUTINE = (BacklogProgressed, EpochApplied, PositionsKnown, events.CheckpointCompleted)
+ROUTINE = (BacklogProgressed, RealTimeProgressed, EpochApplied, PositionsKnown, events.CheckpointCompleted)
 
 
 def is_routine(event: object) -> bool:
@@ -31,8 +31,8 @@ class RunListener:
     Override the methods of the events that you need, or :meth:`onEvent`, which gets every event.  mixedmode calls a
     listener on a thread of its own, with one event at a time, in order; events of several queries may alternate.  A
     slow listener loses the oldest of the frequent events (``onEpochApplied``, ``onBacklogProgressed``,
-    ``onPositionsKnown``, ``onCheckpointCompleted``), which is logged.  An exception of a listener is logged once, with
-    its traceback, and does not affect any job.
+    ``onRealTimeProgressed``, ``onPositionsKnown``, ``onCheckpointCompleted``), which is logged.  An exception of a
+    listener is logged once, with its traceback, and does not affect any job.
 
     Raises:
         TypeError: (of a class) a method has the name of an event that does not exist.
@@ -64,6 +64,9 @@ class RunListener:
 
     def onBacklogProgressed(self, event: events.BacklogProgressed) -> None:
         """A sorted pass has made progress; about every second."""
+
+    def onRealTimeProgressed(self, event: events.RealTimeProgressed) -> None:
+        """An epoch in Real-Time Mode has processed rows; about every second."""
 
     def onEpochApplied(self, event: events.EpochApplied) -> None:
         """An epoch has succeeded: a backlog pass, a micro-batch, or a tick of the clock."""

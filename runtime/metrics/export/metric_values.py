@@ -13,6 +13,8 @@ from ..events.events import RunEvent
 from ..events.run_listener import RunListener
 from .metric_table import BY_NAME, METRICS, Metric
 
+#: What there is only in Real-Time Mode.
+_OF_REAL_TIME = ("realtime_rows", "realtime_rows_per_second", "realtime_latency_seconds")
 #: Values by those of the labels, in their order.
 Values = dict[tuple[str, ...], float]
 
@@ -79,7 +81,8 @@ class MetricValues(RunListener):
 
     def onPhaseBegan(self, event: events.PhaseBegan) -> None:
         query = event.name or event.query_id
-        self._forget("phase", query)
+        for name in ("phase", *_OF_REAL_TIME):
+            self._forget(name, query)
         self._set("phase", query, event.phase, value=1)
 
     def onBacklogProgressed(self, event: events.BacklogProgressed) -> None:
@@ -92,6 +95,14 @@ class MetricValues(RunListener):
             ("backlog_remaining_seconds", event.eta_s),
         ):
             self._set(name, query, stage, value=value)
+
+    def onRealTimeProgressed(self, event: events.RealTimeProgressed) -> None:
+        query, found = event.name or event.query_id, event.latencies
+        values = (None, None, None) if found is None else (found.p50_ms, found.p99_ms, found.max_ms)
+        self._set("realtime_rows", query, value=event.rows)
+        self._set("realtime_rows_per_second", query, value=event.rows_per_second)
+        for quantile, ms in zip(("0.5", "0.99", "1"), values, strict=True):
+            self._set("realtime_latency_seconds", query, quantile, value=None if ms is None else ms / 1000)
 
     def onEpochApplied(self, event: events.EpochApplied) -> None:
         query = event.name or event.query_id

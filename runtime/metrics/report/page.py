@@ -137,6 +137,9 @@ def _facts(status: JobStatus, runs: Sequence[RunRecord]) -> Iterator[dict[str, s
     if live:
         middle = sorted(epoch.duration_ms / max(epoch.epochs, 1) for epoch in live)[len(live) // 2]
         yield _fact("micro-batch", span(middle), "median")
+    latencies = [epoch.latencies for epoch in live if epoch.latencies is not None]
+    if latencies:
+        yield _fact("latency", f"{latencies[-1].p50_ms:,} ms", f"p99 {latencies[-1].p99_ms:,} ms, of the last epoch")
     if last is not None and last.watermark_lag_ms is not None:
         yield _fact("watermark lag", span(last.watermark_lag_ms), "after the last epoch")
     if status.checkpoint is not None:

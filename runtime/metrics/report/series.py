@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ..events.events import EpochApplied
+from ..events.events import EpochApplied, RealTimeProgressed
 from ..run_records import RunRecord
 from ..units import per_second, size, span
 from .charts import Point, Series, greatest, last, mean
@@ -12,17 +12,36 @@ from .scales import binary, temporal
 
 
 def all_series(runs: Sequence[RunRecord]) -> list[Series]:
-    """All charts, in the order of the page."""
+    """All charts, in the order of the page; latencies only of jobs that were in Real-Time Mode."""
+    latencies = [point for run in runs for point in _latencies(run)]
     return [
         Series(
             key="rows",
             title="Rows per second",
-            caption="Rows of the sources that were processed: in a backlog as its tasks told, in the stream by epoch",
+            caption="Rows of the sources that were processed: in a backlog as its tasks told, in the stream by epoch,"
+            " in Real-Time Mode as they told",
             column="rows/s",
             unit=per_second,
             points=[point for run in runs for point in _rates(run)],
             joined=mean,
             joined_says="the mean of each moment",
+        ),
+        *(
+            [
+                Series(
+                    key="latency",
+                    title="Latency",
+                    caption="Real-Time Mode: 99 of 100 messages were not slower, from Kafka's time to their output",
+                    column="p99",
+                    unit=span,
+                    points=latencies,
+                    joined=greatest,
+                    rounds=temporal,
+                    is_filled=False,
+                )
+            ]
+            if latencies
+            else []
         ),
         Series(
             key="lag",
@@ -99,10 +118,24 @@ def _rates(run: RunRecord) -> Iterator[Point]:
         if elapsed_ms > 0 and (progress.rows > before_rows or progress is not run.backlog[-1]):
             yield Point(run.run_id, progress.at_ms, (progress.rows - before_rows) * 1000 / elapsed_ms, elapsed_ms)
         before_ms, before_rows = progress.at_ms, progress.rows
-    has_backlog, before_ms = bool(run.backlog), run.began_ms
+    for one in run.real_time:
+        yield Point(run.run_id, one.at_ms, one.rows_per_second)
+    has_backlog, before_ms, told = bool(run.backlog), run.began_ms, {one.epoch for one in run.real_time}
     for epoch in run.epochs:
         began = [phase.began_ms for phase in run.phases if phase.began_ms <= epoch.at_ms - epoch.duration_ms]
         elapsed_ms = max(epoch.at_ms - max([before_ms, *began[-1:]]), 1)
-        if epoch.mode == "streaming" or not has_backlog:
+        if (epoch.mode == "streaming" or not has_backlog) and epoch.epoch not in told:
             yield Point(run.run_id, epoch.at_ms, epoch.input_rows * 1000 / elapsed_ms, elapsed_ms)
         before_ms = epoch.at_ms
+
+
+def _latencies(run: RunRecord) -> Iterator[Point]:
+    """99 of 100 messages of some seconds; of epochs that nothing else is known of, those of the epoch."""
+    told = {one.epoch for one in run.real_time}
+    ones: list[RealTimeProgressed | EpochApplied] = [
+        *run.real_time,
+        *(one for one in run.epochs if one.epoch not in told),
+    ]
+    for one in ones:
+        if one.latencies is not None:
+            yield Point(run.run_id, one.at_ms, float(one.latencies.p99_ms))

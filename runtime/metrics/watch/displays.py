@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from rich.console import Console
 from rich.live import Live
 
+from ..event_descriptions import real_time_numbers
 from ..run_records import RunRecord
 from ..units import clock, count, lasting, percent, size
 from .view import BACKLOG, checkpoint_of, in_numbers, rows_per_s, stage_of, view
@@ -133,6 +134,9 @@ def progress_line(run: RunRecord, now_ms: int) -> str | None:
         progress = run.backlog[-1]
         part = "" if progress.fraction is None else f"{percent(progress.fraction)}, "
         return stage_of(run) + part + ", ".join(in_numbers(progress))
+    if (open_epoch := run.open_epoch) is not None:
+        numbers = ", ".join(real_time_numbers(open_epoch, now_ms))
+        return f"epoch {open_epoch.epoch}, {numbers}, checkpoint {checkpoint_of(run, now_ms)}"
     if not run.epochs or run.phase == "backlog":
         return None
     last = run.epochs[-1]

@@ -7,7 +7,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ..events.events import BacklogProgressed, EpochApplied
+from ..event_descriptions import real_time_numbers
+from ..events.events import BacklogProgressed, EpochApplied, RealTimeProgressed
 from ..run_records import Happening, RunRecord
 from ..units import clock, count, lasting, percent, size, span, time_to_go, whole
 
@@ -26,6 +27,8 @@ def view(run: RunRecord, now_ms: int) -> RenderableType:
         parts.append(bar(run.backlog[-1], stage=stage_of(run)))
     if any(epoch.mode == "backlog" for epoch in run.epochs):
         parts.append(_passes(run))
+    if (open_epoch := run.open_epoch) is not None:
+        parts.append(_real_time(open_epoch, now_ms))
     if any(epoch.mode == "streaming" for epoch in run.epochs):
         parts += ["", _numbers(run, now_ms if run.ended is None else run.until_ms), "", _epochs(run)]
     if run.happenings:
@@ -64,6 +67,11 @@ def _passes(run: RunRecord) -> Text:
     return line
 
 
+def _real_time(progress: RealTimeProgressed, now_ms: int) -> Text:
+    """The epoch that runs, in one line."""
+    return Text(f"epoch {progress.epoch} in real time: {', '.join(real_time_numbers(progress, now_ms))}", style="cyan")
+
+
 def stage_of(run: RunRecord) -> str:
     """Whose pass is told of, where there are several stages."""
     has_several = run.began is not None and len(run.began.stages) > 1
@@ -99,7 +107,9 @@ def in_numbers(progress: BacklogProgressed) -> list[str]:
 
 
 def rows_per_s(run: RunRecord, now_ms: int) -> float:
-    """Rows of the stream in a second, of the last ten or of as many as there were."""
+    """Rows of the stream in a second, of the last ten or of as many as there were; in real time as its tasks told."""
+    if run.open_epoch is not None:
+        return run.open_epoch.rows_per_second
     since_ms = max([now_ms - _RATE_MS, run.began_ms, *(phase.began_ms for phase in run.phases[-1:])])
     rows = sum(epoch.input_rows for epoch in run.epochs if epoch.mode == "streaming" and epoch.at_ms > since_ms)
     return rows * 1000 / max(now_ms - since_ms, 1000)

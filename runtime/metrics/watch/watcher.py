@@ -38,7 +38,7 @@ class Watcher:
                 self.run = RunRecord(event.run_id, event.at_ms, event.at_ms)
             self.run.on(event)
         if self.run is not None:
-            for kept in (self.run.backlog, self.run.checkpoints):
+            for kept in (self.run.backlog, self.run.real_time, self.run.checkpoints):
                 del kept[:-_KEPT]
             stream = [epoch for epoch in self.run.epochs if epoch.mode == "streaming"]
             if len(stream) > 2 * _KEPT:

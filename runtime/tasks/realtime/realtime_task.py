@@ -30,7 +30,7 @@ from ...jvm.worker.worker_tasks import task_begins
 from ...operators.contract import ShardContext, ShardCounters
 from ...operators.open_epoch import OpenEpoch
 from ...scan.output_rows import OutputRows
-from ...spark_io.message_positions import KEPT_COLUMN, OFFSET_COLUMN, PARTITION_COLUMN
+from ...spark_io.message_positions import KEPT_COLUMN, OFFSET_COLUMN, PARTITION_COLUMN, TIME_COLUMN
 from ...support.failpoints import failpoint
 from ...support.ids import BatchId, RunId
 from ..report import ShardReport
@@ -43,6 +43,7 @@ from .computed_output import ComputedOutput
 from .portion_rows import PortionRows
 from .portion_runs import open_epoch
 from .run_folder import EpochOrder, RealTimeReport, RunFolder, SeenMessages
+from .shard_progress import ShardProgress
 
 #: What Spark calls the number of a batch.
 _BATCH = "streaming.sql.batchId"
@@ -81,12 +82,17 @@ class RealTimeTask:
         assert context is not None, "it runs only inside a Spark task"
         task_begins()
         worker = WorkerInput.of_this_task()
-        arrived = ArrivedRows(iter(batches), PARTITION_COLUMN, worker.has_more, worker.acknowledge)
         batch, shard = BatchId(int(str(context.getLocalProperty(_BATCH)))), ShardId(context.partitionId())
         order = self.folder.wait_for_order(batch)
         failpoint("realtime-task-begins")
         epoch = _ShardEpoch(self, batch, shard, order, context.taskAttemptId())
         failpoint("realtime-task-opened")
+
+        def before_wait() -> None:
+            worker.acknowledge()
+            epoch.progress.before_wait(worker.wait)
+
+        arrived = ArrivedRows(iter(batches), PARTITION_COLUMN, worker.has_more, before_wait)
         with _without_full_collections():
             while (rows := arrived.take()) is not None:
                 epoch.take(rows)
@@ -129,6 +135,8 @@ class _ShardEpoch:
         self._changes = ChangeSegments(task.folder, batch, shard, states, self._name, spec.epoch, task.segments)
         self._sender = LiveSender(task.messages, spec.epoch, shard)
         self._seen, self._counters = SeenMessages(), ShardCounters()
+        #: What is told of the epoch while it runs.
+        self.progress = ShardProgress(task.folder, batch, shard)
         self._rows = task.rows.for_epoch(operator, spec)
         context = ShardContext(
             shard,
@@ -144,17 +152,22 @@ class _ShardEpoch:
 
     def take(self, arrived: pa.RecordBatch) -> None:
         """Process a portion."""
+        self._process(arrived)
+        self.progress.add(arrived.column(TIME_COLUMN))
+        self._sender.look()
+        self._changes.look(self._epoch)
+        self.progress.look()
+        failpoint("realtime-task-portion")
+
+    def _process(self, arrived: pa.RecordBatch) -> None:
         self._seen.add(*(arrived.column(name).to_pylist() for name in (PARTITION_COLUMN, OFFSET_COLUMN)))
-        rows = arrived.drop_columns([PARTITION_COLUMN, OFFSET_COLUMN])
+        rows = arrived.drop_columns([PARTITION_COLUMN, OFFSET_COLUMN, TIME_COLUMN])
         if KEPT_COLUMN in rows.schema.names:
             rows = rows.filter(rows.column(KEPT_COLUMN)).drop_columns([KEPT_COLUMN])
             if not rows.num_rows:
                 return
         with self._rows.of(rows, self._local_dir, self._meter) as ordered:
             self._epoch.take(checked_rows(ordered, self._shard, self._key_groups))
-        self._sender.look()
-        self._changes.look(self._epoch)
-        failpoint("realtime-task-portion")
 
     def finish(self) -> RealTimeReport:
         """Make all of it durable; returns what the driver is to know."""
@@ -163,4 +176,4 @@ class _ShardEpoch:
         self._sender.flush()
         durations_ms, counts = self._meter.finish()
         report = ShardReport(self._shard, self._name, tuple(files), (), self._counters, durations_ms, 0, counts)
-        return RealTimeReport(self._seen, report)
+        return RealTimeReport(self._seen, report, self.progress.finish())

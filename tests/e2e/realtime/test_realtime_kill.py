@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from driver_jvm import KILLED, DriverJvm
@@ -26,12 +28,13 @@ def test_an_epoch_that_its_driver_did_not_commit_is_done_again(
     kafka: Broker, driver_jvm: DriverJvm, tmp_path: Path
 ) -> None:
     """A driver that dies within an epoch leaves messages, and no state; the next one, in Real-Time Mode, does the epoch
-    again, and one with micro-batches goes on behind it."""
+    again, and one with micro-batches goes on behind it.  What the epoch does is seen while it runs."""
     job = RealTimeJob.of(kafka, driver_jvm, tmp_path, "processor")
     assert job.life("0-40") == 0
     assert job.life("die:40-60", real_time="300 seconds") == KILLED
     seen = len(job.messages())
     assert seen == 60, "messages go out before their epoch is committed"
+    check_seen(json.loads((tmp_path / "seen.json").read_text()), 20)
     assert job.life("60-80") == 0
     assert len(job.messages()) == 100, "the epoch of the driver that died came again"
     check_each_once(each_once(job.output()), range(80))
@@ -40,6 +43,21 @@ def test_an_epoch_that_its_driver_did_not_commit_is_done_again(
     check_each_once(each_once(job.output()), range(100))
     runs = [one.name for one in (tmp_path / "checkpoints" / "mixedmode" / "realtime").iterdir()]
     assert len(runs) == 1, "what runs that are over have told each other is gone"
+
+
+def check_seen(seen: dict[str, Any], rows: int) -> None:
+    """Everybody who looks or listens has seen the rows of an epoch that was not committed, and how fast they were."""
+    for shown in (seen["status"], seen["outside"]):
+        assert shown["rows"] == rows
+        latencies = shown["epochLatencyMs"]
+        assert 0 < latencies["p50"] <= latencies["p99"] <= latencies["max"] < 600_000
+    events = seen["events"]
+    assert {event["epoch"] for event in events} == {seen["status"]["epoch"]}
+    assert [event["rows"] for event in events] == sorted(event["rows"] for event in events)
+    assert any(event["rows_per_second"] > 0 and event["latencies"] is not None for event in events)
+    assert f"epoch {seen['status']['epoch']}, {rows} rows in " in seen["line"]
+    assert f"epoch {seen['status']['epoch']} in real time: {rows} rows in " in seen["watch"]
+    assert 'id="latency"' in seen["report"], "the report has a chart of latencies"
 
 
 def test_a_torn_epoch_is_never_committed(kafka: Broker, driver_jvm: DriverJvm, tmp_path: Path) -> None:

@@ -21,7 +21,9 @@ from mixedmode.runtime.metrics.events.event_fold import folded
 from mixedmode.runtime.metrics.events.events import (
     BacklogProgressed,
     CheckpointCompleted,
+    Latencies,
     Noted,
+    RealTimeProgressed,
     RunEnded,
     RunEvent,
     SourceChanged,
@@ -82,7 +84,7 @@ def checkpoint(number: int, at_ms: int) -> CheckpointCompleted:
 def live_epoch(at_ms: int, **fields: Any) -> RunEvent:
     sources = (SourceProgress(name="live", is_backlog=False, finished=False),)
     known = {"input_rows": 500, "watermark_ms": at_ms - 60_000, "sources": sources, **fields}
-    return epoch(7, at_ms, **known)
+    return epoch(known.pop("epoch", 7), at_ms, **known)
 
 
 def test_a_job_that_runs_is_healthy(tmp_path: Path, claim: Callable[[], DriverLease]) -> None:
@@ -172,6 +174,51 @@ def test_a_backlog_tells_how_far_it_is(tmp_path: Path, claim: Callable[[], Drive
         "spilledBytes": 77,
     }
     assert "50%, 300 rows, 100 rows/s, 8 s to 20 s to go" in CliRunner().invoke(app, ["status", str(tmp_path)]).stdout
+
+
+def real_time(number: int, at_ms: int, rows: int) -> RealTimeProgressed:
+    latencies = Latencies(p50_ms=12, p99_ms=40, max_ms=1300)
+    return RealTimeProgressed(
+        **common(at_ms), epoch=number, elapsed_s=9.0, rows=rows, rows_per_second=20.4, latencies=latencies
+    )
+
+
+def test_an_epoch_in_real_time_is_seen_before_its_end(tmp_path: Path, claim: Callable[[], DriverLease]) -> None:
+    """Rows, rows/s and latencies of the epoch that runs; of one that is applied they are those of the epoch."""
+    claim()
+    begun = [began(NOW_MS - 90_000), phase("live", NOW_MS - 80_000)]
+    applied = live_epoch(NOW_MS - 1, latencies=Latencies(p50_ms=1, p99_ms=2, max_ms=3))
+    told = [*begun, real_time(7, NOW_MS - 30_000, 90), applied, real_time(8, NOW_MS, 100)]
+    tell(tmp_path, *told)
+    code, found = ask(tmp_path)
+    assert code == 0
+    assert found["realTime"] == {
+        "epoch": 8,
+        "ageSeconds": ANY,
+        "elapsedSeconds": 9.0,
+        "rows": 100,
+        "rowsPerSecond": 20.4,
+        "latencyMs": {"p50": 12, "p99": 40, "max": 1300},
+        "epochLatencyMs": None,
+    }
+    assert found["epoch"]["latencyMs"] == {"p50": 1, "p99": 2, "max": 3}
+    shown = CliRunner().invoke(app, ["status", str(tmp_path)]).stdout
+    assert "epoch 8 runs: 100 rows, 20 rows/s, latency p50 12 ms, p99 40 ms, max 1,300 ms" in " ".join(shown.split())
+    for later in ([live_epoch(NOW_MS, epoch=8)], [phase("finish", NOW_MS)], [phase("live", NOW_MS + 1)]):
+        shutil.rmtree(tmp_path / "mixedmode" / "history")
+        tell(tmp_path, *told, *later)
+        assert ask(tmp_path)[1]["realTime"] is None, later
+
+
+@pytest.mark.parametrize(("rows", "problems"), [((5, 5, 5), 1), ((5, 5, 6), 0)])
+def test_rows_in_real_time_are_progress(
+    tmp_path: Path, claim: Callable[[], DriverLease], rows: tuple[int, ...], problems: int
+) -> None:
+    """An epoch may be long: rows within it say that the job gets on."""
+    claim()
+    told = [real_time(8, NOW_MS - ago, count) for ago, count in zip((900_000, 800_000, 1), rows, strict=True)]
+    tell(tmp_path, began(NOW_MS - 3_600_000), phase("live", NOW_MS - 3_600_000), *told)
+    assert len(ask(tmp_path, "--max-silence", "10 min")[1]["problems"]) == problems
 
 
 def test_a_backlog_whose_rows_stand_still_gets_nowhere(tmp_path: Path, claim: Callable[[], DriverLease]) -> None:

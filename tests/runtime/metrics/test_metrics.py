@@ -64,7 +64,15 @@ PROGRESS = events.BacklogProgressed(
     eta_s=None,
     elapsed_s=1.0,
 )
-RUN = (began(generation=3), phase("backlog"), phase("live", 1), PROGRESS, EPOCH, FAILED, DONE, LOST, AT)
+REAL_TIME = events.RealTimeProgressed(
+    **common(73_000),
+    epoch=2,
+    elapsed_s=3.0,
+    rows=60,
+    rows_per_second=20.5,
+    latencies=events.Latencies(p50_ms=12, p99_ms=40, max_ms=700),
+)
+RUN = (began(generation=3), phase("backlog"), phase("live", 1), PROGRESS, EPOCH, FAILED, DONE, LOST, AT, REAL_TIME)
 
 
 def told(*happened: events.RunEvent, now_s: float = 100.0) -> dict[str, Mapping[tuple[str, ...], float]]:
@@ -99,6 +107,11 @@ def test_every_metric_follows_what_happens() -> None:
     assert found["lost_messages_total"] == {("job", "live"): 5}
     assert found["source_lag_messages"] == {("job", "live"): 12}
     assert found["source_is_backlog"] == {("job", "live"): 1}
+    assert (found["realtime_rows"], found["realtime_rows_per_second"]) == ({("job",): 60}, {("job",): 20.5})
+    assert found["realtime_latency_seconds"] == {("job", "0.5"): 0.012, ("job", "0.99"): 0.04, ("job", "1"): 0.7}
+    silent = told(*RUN, replace(REAL_TIME, rows_per_second=0.0, latencies=None))
+    assert (silent["realtime_rows"], silent["realtime_latency_seconds"]) == ({("job",): 60}, {})
+    assert told(*RUN, phase("finish", 2))["realtime_rows"] == {}, "no epoch runs in Real-Time Mode"
 
 
 def test_what_alerts_wait_for_begins_with_0() -> None:

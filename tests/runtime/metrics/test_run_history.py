@@ -9,12 +9,15 @@ from mixedmode.errors import QueryError
 from mixedmode.runtime.connectors.sources.data_loss import ForgottenMessages
 from mixedmode.runtime.metrics.events.events import (
     CheckpointCompleted,
+    Latencies,
     PhaseBegan,
+    RealTimeProgressed,
     RunRestored,
     SavepointWritten,
     SourceChanged,
 )
 from mixedmode.runtime.metrics.events.facts import (
+    EpochReport,
     Fact,
     InputEnded,
     LiveBegins,
@@ -144,3 +147,15 @@ def test_a_delivery_is_no_event() -> None:
     history = RunHistory("run", "name", "sink")
     history.on(RowsDelivered(1.0))
     assert (history.events, history.recent) == ([], [])
+
+
+def test_progress_in_real_time_is_no_event_of_a_run(caplog: pytest.LogCaptureFixture) -> None:
+    """It comes each second; the record of the epoch has its latencies."""
+    history = RunHistory("run", None, "sink")
+    latencies = Latencies(p50_ms=12, p99_ms=40, max_ms=700)
+    with caplog.at_level(logging.INFO):
+        history.on(RealTimeProgressed(epoch=1, elapsed_s=1.0, rows=5, rows_per_second=5.0, latencies=latencies))
+    assert (history.events, history.recent, caplog.records) == ([], [], [])
+    for number, found in ((1, latencies), (2, None)):
+        history.on(EpochReport("job", number, "random", "live", 60.0, 0, None, (), (), latencies=found))
+    assert [record.latencyMs for record in history.recent] == [{"p50": 12, "p99": 40, "max": 700}, None]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from kafka_broker import Broker
-from mixedmode.runtime.spark_io.message_positions import KEPT_COLUMN, refusal, with_positions
+from mixedmode.runtime.spark_io.message_positions import KEPT_COLUMN, TIME_COLUMN, refusal, with_positions
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
@@ -53,7 +53,7 @@ def test_rows_that_filters_drop_are_marked(messages: DataFrame, run: Callable[[D
     )
     assert refusal(rows) is None
     found = run(with_positions(rows, {}))
-    assert found[0].__fields__ == ["n", "q", "seven", "p", "__partition", "__offset", KEPT_COLUMN]
+    assert found[0].__fields__ == ["n", "q", "seven", "p", "__partition", "__offset", TIME_COLUMN, KEPT_COLUMN]
     assert sorted((row["__partition"], row["__offset"]) for row in found) == sorted(PLACES)
     texts = dict(zip(PLACES, VALUES, strict=True))
     for row in found:
@@ -68,11 +68,12 @@ def test_rows_that_filters_drop_are_marked(messages: DataFrame, run: Callable[[D
 
 
 def test_without_filters_there_is_no_mark(messages: DataFrame, run: Callable[[DataFrame], list[Row]]) -> None:
-    found = run(with_positions(messages.select("text"), {}))
+    found = run(with_positions(messages.select("text", F.col("timestamp").alias("sent")), {}))
     assert sorted((row["__partition"], row["__offset"], row["text"]) for row in found) == sorted(
         (*place, value) for place, value in zip(PLACES, VALUES, strict=True)
     )
-    assert found[0].__fields__ == ["text", "__partition", "__offset"]
+    assert found[0].__fields__ == ["text", "sent", "__partition", "__offset", TIME_COLUMN]
+    assert [row[TIME_COLUMN] for row in found] == [round(row.sent.timestamp() * 1000) for row in found]
 
 
 def test_conditions_that_run_python_are_refused(messages: DataFrame) -> None:

@@ -98,7 +98,7 @@ UNKNOWN = '"numInputRows": null, "inputRowsPerSecond": null, "processedRowsPerSe
 NONE = '"numInputRows": 0, "inputRowsPerSecond": 0.0, "processedRowsPerSecond": 0.0'
 SHARED = SHARED.replace("UNKNOWN", UNKNOWN)
 TIMES = """"eventTime": {"watermark": "2023-11-14T22:12:55.000Z", "max": "2023-11-14T22:13:10.000Z"}, \
-"watermarkLagMs": 25500, """
+"watermarkLagMs": 25500, "latencyMs": null, """
 CHECKPOINT = """"checkpoint": {"id": 3, "trigger": "interval", "kind": "checkpoint", "drained": false, \
 "durationMs": 7, "durationsMs": {"write": 1}, "stateBytes": 1, "stateEntries": 2, "stateFiles": 5, \
 "newFiles": 3, "newBytes": 4, "numOutputRows": 6, "outputBytes": 7}}"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
@@ -27,6 +28,25 @@ def test_what_was_sent_is_seen_and_stays() -> None:
         assert os.get_blocking(stream.fileno()), "whoever reads waits"
         remote.shutdown(socket.SHUT_WR)
         assert not given.has_more()
+
+
+def test_a_wait_ends_with_what_is_sent_or_the_time() -> None:
+    """What is in the stream's own buffer is there, too; so is the end.  Where nobody knows, nobody waits."""
+    local, remote = socket.socketpair()
+    with remote, local, os.fdopen(os.dup(local.fileno()), "rb", 64) as stream:
+        given = WorkerInput(stream)
+        assert not given.wait(0.01)
+        later = threading.Timer(0.01, remote.sendall, [b"abcd"])
+        later.start()
+        assert given.wait(60)
+        later.join()
+        assert stream.read(3) == b"abc"
+        assert given.wait(0), "it is in the buffer"
+        assert stream.read(1) == b"d"
+        assert not given.wait(0)
+        remote.shutdown(socket.SHUT_WR)
+        assert given.wait(60)
+    assert WorkerInput(None).wait(60)
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="this system has no such option")

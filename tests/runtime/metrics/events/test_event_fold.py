@@ -8,11 +8,13 @@ from event_support import common, epoch, phase
 from hypothesis import given
 from hypothesis import strategies as st
 from mixedmode.runtime.metrics.events.event_fold import Folder, folded
+from mixedmode.runtime.metrics.events.event_parts import Latencies
 from mixedmode.runtime.metrics.events.events import (
     BacklogProgressed,
     CheckpointCompleted,
     EpochApplied,
     PositionsKnown,
+    RealTimeProgressed,
     RunEvent,
     ShardTime,
     SourcePosition,
@@ -128,6 +130,32 @@ def test_progress_of_a_pass_comes_before_its_epoch() -> None:
 
     told = list(folded([progressed(0, 0), progressed(1, 10), progressed(2, 20), epoch(1, 30)], 1_000))
     assert told == [progressed(0, 0), progressed(2, 20), epoch(1, 30)]
+
+
+def real_time(number: int, at_ms: int, rows: int, *latencies_ms: int) -> RealTimeProgressed:
+    """An epoch in Real-Time Mode has so many rows, and its last ones had these latencies."""
+    found = Latencies(p50_ms=latencies_ms[0], p99_ms=latencies_ms[1], max_ms=latencies_ms[2]) if latencies_ms else None
+    return RealTimeProgressed(
+        **common(at_ms), epoch=number, elapsed_s=at_ms / 1000, rows=rows, rows_per_second=1.0, latencies=found
+    )
+
+
+def test_slow_rows_are_not_folded_away() -> None:
+    """Of latencies the greatest are kept, of seconds as of epochs; how far an epoch had come is told before its end."""
+    told = [
+        real_time(4, 0, 5, 1, 2, 3),
+        real_time(4, 10, 6, 7, 900, 901),
+        real_time(4, 20, 9),
+        real_time(4, 25, 12, 8, 9, 10),
+        epoch(4, 30, latencies=Latencies(p50_ms=7, p99_ms=900, max_ms=901)),
+        epoch(5, 40, latencies=Latencies(p50_ms=9, p99_ms=10, max_ms=20)),
+        epoch(6, 50),
+    ]
+    first, last_seconds, begun, later = folded(told, 1_000)
+    assert (first, begun) == (told[0], told[4])
+    assert last_seconds == real_time(4, 25, 12, 8, 900, 901)
+    assert isinstance(later, EpochApplied) and later.epochs == 2
+    assert later.latencies == Latencies(p50_ms=9, p99_ms=10, max_ms=20)
 
 
 RUNS = st.lists(st.tuples(st.integers(0, 3_000), st.sampled_from("eeeeecp!")), max_size=60)

@@ -8,9 +8,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from event_support import RUN, a_run, began, epoch, phase, put
+from event_support import RUN, a_run, began, common, epoch, phase, put
 from made_up_runs import ERROR, NAME, made_up_location
 from mixedmode.errors import QueryError
+from mixedmode.events import Latencies, RealTimeProgressed
 from mixedmode.planner.cli.report import write_report
 
 _VOID = {"meta", "link", "br", "hr", "img", "input"}
@@ -139,3 +140,30 @@ def test_no_history_is_said(tmp_path: Path) -> None:
     (tmp_path / "mixedmode").mkdir()
     with pytest.raises(QueryError, match="has no history"):
         write_report(str(tmp_path), tmp_path / "run.html", None)
+
+
+def test_latencies_are_drawn_where_there_are_some(tmp_path: Path, page: Page) -> None:
+    """Of a job in Real-Time Mode: within its epochs, and of an epoch itself if nothing was told within it."""
+    assert "latency" not in page.values("id")
+    told = [
+        RealTimeProgressed(
+            **common(at_ms),
+            epoch=1,
+            elapsed_s=1.0,
+            rows=9,
+            rows_per_second=rows_per_s,
+            latencies=Latencies(p50_ms=5, p99_ms=p99_ms, max_ms=100),
+        )
+        for at_ms, rows_per_s, p99_ms in ((20_000, 123.0, 31), (40_000, 456.0, 47))
+    ]
+    ends = [
+        epoch(number, at_ms, input_rows=60, latencies=Latencies(p50_ms=6, p99_ms=p99_ms, max_ms=100))
+        for number, at_ms, p99_ms in ((1, 61_000, 83), (2, 121_000, 97))
+    ]
+    put(a_run(tmp_path).part(1), began(), phase("live", 1_000), *told, *ends)
+    write_report(str(tmp_path), tmp_path / "page.html", None)
+    found = Page(tmp_path / "page.html")
+    assert "latency" in found.values("id")
+    for shown in ("31 ms", "47 ms", "97 ms", "123/s", "456/s", "p99 97 ms, of the last epoch"):
+        assert shown in found.text, shown
+    assert "83 ms" not in found.text, "of the first epoch the seconds are drawn"

@@ -9,9 +9,9 @@ import types
 from collections.abc import Sequence
 
 import pytest
-from event_support import RUN, began, epoch, phase
+from event_support import RUN, began, common, epoch, phase
 from made_up_runs import ERROR, NAME, made_up_runs
-from mixedmode.runtime.metrics.events.events import RunEvent
+from mixedmode.runtime.metrics.events.events import Latencies, RealTimeProgressed, RunEvent
 from mixedmode.runtime.metrics.run_records import RunRecord, runs_of
 from mixedmode.runtime.metrics.watch.displays import (
     LinesDisplay,
@@ -19,6 +19,7 @@ from mixedmode.runtime.metrics.watch.displays import (
     TerminalDisplay,
     as_html,
     display_for,
+    progress_line,
 )
 from rich.console import Console
 
@@ -166,3 +167,21 @@ def test_a_run_without_numbers_is_shown() -> None:
         console = terminal()
         TerminalDisplay(console).close(record(events), 10)
         assert "job" in written(console)
+
+
+def test_an_epoch_in_real_time_is_shown_while_it_runs() -> None:
+    """Rows so far, rows/s and latencies of the last seconds; when it is applied it is an epoch as others."""
+    latencies = Latencies(p50_ms=12, p99_ms=40, max_ms=1300)
+    progress = RealTimeProgressed(
+        **common(20_000), epoch=8, elapsed_s=9.2, rows=1_850, rows_per_second=200.0, latencies=latencies
+    )
+    events = [began(), phase("live", 1_000), epoch(7, 10_000, input_rows=4), progress]
+    numbers = "1,850 rows in 9 s, 200 rows/s, latency p50 12 ms, p99 40 ms, max 1,300 ms"
+    console = terminal()
+    TerminalDisplay(console).show(record(events), 20_000)
+    assert f"epoch 8 in real time: {numbers}" in written(console)
+    assert progress_line(record(events), 20_000) == f"epoch 8, {numbers}, checkpoint none yet"
+    assert progress_line(record([*events[:2], progress]), 20_000) == f"epoch 8, {numbers}, checkpoint none yet"
+    later = record([*events, epoch(8, 21_000)])
+    assert "real time" not in as_html(later, 21_000)
+    assert record(events).happenings == later.happenings, "what is told each second is no event of the run's story"

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mixedmode.errors import CheckpointError
 from mixedmode.runtime.operators.contract import EpochSpec, InOrder, ShardCounters
+from mixedmode.runtime.tasks.realtime.latencies import EpochProgress
 from mixedmode.runtime.tasks.realtime.run_folder import (
     EpochOrder,
     RealTimeReport,
@@ -73,8 +74,11 @@ def test_the_driver_reads_what_shards_report(tmp_path: Path) -> None:
     assert not folder.has_reports(1, 2)
     folder.write_report(1, report(1, p0=1, p1=4))
     assert folder.reports(1, 2) == [report(0, p0=2), report(1, p0=1, p1=4)]
+    folder.write_progress(1, 1, EpochProgress(rows=3).to_bytes())
+    assert folder.progress(1, 1) == EpochProgress(rows=3)
     folder.forget(1, 2)
     assert not folder.has_reports(1, 1)
+    assert folder.progress(1, 1) is None
 
 
 def test_shards_learn_what_is_durable_of_others(tmp_path: Path) -> None:
