@@ -78,6 +78,11 @@ class EpochWatch:
             if not self._seen:
                 self._seen.append((self._began_s, EpochProgress()))
 
+    def end(self) -> None:
+        """The epoch in hand is over: no more is told of it."""
+        with self._lock:
+            self._batch = NO_BATCH
+
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         """Meanwhile, look again and again."""

@@ -193,6 +193,7 @@ class RealTimePhase:
                     self._begin()
                 self._go_on()
         finally:
+            self.run.context.published.real_time = None
             self.query.stop()
             self.query.close()
 
@@ -274,6 +275,7 @@ class RealTimePhase:
         run, state, batch = self.run, self.run.state, self._batch
         assert self._spec is not None, "the batch has had its order"
         failpoint("realtime-before-commit")
+        self._watch.end()
         moved = self._position is None or told.end.offsets != self._position.offsets
         state.spark = SparkPosition(batch_id=batch, offset_entry=told.end.entry(state.spark))
         state.batch_id, self._position = batch, told.end

@@ -45,8 +45,8 @@ class Folder:
         """Another event; returns those that are to be written now."""
         if not is_routine(event):
             return [*self.flush(), event]
-        # How far a pass or an epoch had come is told before what it was in the end.
-        first = self._released((BacklogProgressed, RealTimeProgressed)) if isinstance(event, EpochApplied) else []
+        # How far a pass had come is told before what it was in the end.
+        first = self._released(BacklogProgressed) if isinstance(event, EpochApplied) else []
         kind = _kind(event)
         held = self._held.pop(kind, None)
         folded = event if held is None else folded_into(held, event)
@@ -54,9 +54,12 @@ class Folder:
             self._held[kind] = folded
             return first
         self._until_ms[kind] = event.at_ms + self._window_ms
+        # So is how far an epoch had come, if its end is told: epochs that end often are not told more often for it.
+        if isinstance(event, EpochApplied):
+            first += self._released(RealTimeProgressed)
         return [*first, folded]
 
-    def _released(self, of_class: tuple[type[RunEvent], ...]) -> list[RunEvent]:
+    def _released(self, of_class: type[RunEvent]) -> list[RunEvent]:
         kinds = [kind for kind, held in self._held.items() if isinstance(held, of_class)]
         return [self._held.pop(kind) for kind in kinds]
 

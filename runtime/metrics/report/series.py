@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from ...support.ids import NO_EPOCH
 from ..events.events import EpochApplied, RealTimeProgressed
 from ..run_records import RunRecord
 from ..units import per_second, size, span
@@ -118,15 +119,35 @@ def _rates(run: RunRecord) -> Iterator[Point]:
         if elapsed_ms > 0 and (progress.rows > before_rows or progress is not run.backlog[-1]):
             yield Point(run.run_id, progress.at_ms, (progress.rows - before_rows) * 1000 / elapsed_ms, elapsed_ms)
         before_ms, before_rows = progress.at_ms, progress.rows
-    for one in run.real_time:
-        yield Point(run.run_id, one.at_ms, one.rows_per_second)
-    has_backlog, before_ms, told = bool(run.backlog), run.began_ms, {one.epoch for one in run.real_time}
+    # Where the log has made one of several epochs, what was told within the last of them is a part of it.
+    folded = [(one.epoch - one.epochs, one.epoch) for one in run.epochs if one.epochs > 1]
+    told = [one for one in run.real_time if not any(first < one.epoch <= end for first, end in folded)]
+    yield from _within_epochs(run.run_id, told)
+    until = {one.epoch: one for one in told}
+    has_backlog, before_ms = bool(run.backlog), run.began_ms
     for epoch in run.epochs:
+        within = until.get(epoch.epoch)
+        if within is not None:
+            rest_ms = max(epoch.at_ms - within.at_ms, 1)
+            rate = max(epoch.input_rows - within.rows, 0) * 1000 / rest_ms
+            yield Point(run.run_id, epoch.at_ms, rate, rest_ms)
         began = [phase.began_ms for phase in run.phases if phase.began_ms <= epoch.at_ms - epoch.duration_ms]
         elapsed_ms = max(epoch.at_ms - max([before_ms, *began[-1:]]), 1)
-        if (epoch.mode == "streaming" or not has_backlog) and epoch.epoch not in told:
+        if (epoch.mode == "streaming" or not has_backlog) and within is None:
             yield Point(run.run_id, epoch.at_ms, epoch.input_rows * 1000 / elapsed_ms, elapsed_ms)
         before_ms = epoch.at_ms
+
+
+def _within_epochs(run_id: str, told: Sequence[RealTimeProgressed]) -> Iterator[Point]:
+    """Between two tellings of an epoch in Real-Time Mode, of which nothing is told while no row comes."""
+    epoch, before_ms, before_rows = NO_EPOCH, 0, 0
+    for one in told:
+        if one.epoch != epoch or one.rows < before_rows:  # which may have begun again
+            epoch, before_ms, before_rows = one.epoch, round(one.at_ms - one.elapsed_s * 1000), 0
+        elapsed_ms = one.at_ms - before_ms
+        if elapsed_ms > 0:
+            yield Point(run_id, one.at_ms, (one.rows - before_rows) * 1000 / elapsed_ms, elapsed_ms)
+        before_ms, before_rows = one.at_ms, one.rows
 
 
 def _latencies(run: RunRecord) -> Iterator[Point]:

@@ -108,8 +108,9 @@ def in_numbers(progress: BacklogProgressed) -> list[str]:
 
 def rows_per_s(run: RunRecord, now_ms: int) -> float:
     """Rows of the stream in a second, of the last ten or of as many as there were; in real time as its tasks told."""
-    if run.open_epoch is not None:
-        return run.open_epoch.rows_per_second
+    told = run.real_time[-1:]
+    if told and told[0].at_ms >= max([run.began_ms, *(phase.began_ms for phase in run.phases[-1:])]):
+        return told[0].rows_per_second  # also behind the end of an epoch, which is that of a minute
     since_ms = max([now_ms - _RATE_MS, run.began_ms, *(phase.began_ms for phase in run.phases[-1:])])
     rows = sum(epoch.input_rows for epoch in run.epochs if epoch.mode == "streaming" and epoch.at_ms > since_ms)
     return rows * 1000 / max(now_ms - since_ms, 1000)

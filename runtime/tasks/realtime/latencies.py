@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-#: Buckets of 1 ms, and buckets of each doubling above them, up to one of more than an hour.
-_EXACT, _PARTS, _DOUBLINGS = 16, 8, 18
+#: Buckets of 1 ms, and buckets of each doubling above them, up to one of more than 46 days.
+_EXACT, _PARTS, _DOUBLINGS = 16, 8, 28
 _LOWER: npt.NDArray[np.int64] = np.array(
     [
         *range(_EXACT),

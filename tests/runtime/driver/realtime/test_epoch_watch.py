@@ -95,6 +95,9 @@ def test_another_epoch_begins_anew(watched: Watched) -> None:
     assert (event := watched.second()) is not None and event.rows == 0
     watched.tells(1, 0, 7)
     assert (event := watched.second()) is not None and (event.rows, event.rows_per_second) == (1, 1.5)
+    watched.watch.end()
+    watched.tells(1, 0, 7, 7)
+    assert watched.second() is None, "it is about to be applied"
 
 
 def test_an_epoch_that_ends_during_a_look_is_not_told_of(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:

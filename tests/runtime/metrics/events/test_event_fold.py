@@ -158,6 +158,16 @@ def test_slow_rows_are_not_folded_away() -> None:
     assert later.latencies == Latencies(p50_ms=9, p99_ms=10, max_ms=20)
 
 
+def test_within_epochs_no_more_is_told_for_it_that_they_end() -> None:
+    """Of many short epochs a stretch of time has two events: of what is within them, and of their ends."""
+    told = [
+        event
+        for number in range(30)
+        for event in (real_time(number, number * 10, 5, 1, 2, 3), epoch(number, number * 10 + 9))
+    ]
+    assert len(list(folded(told, 1_000))) == 4
+
+
 RUNS = st.lists(st.tuples(st.integers(0, 3_000), st.sampled_from("eeeeecp!")), max_size=60)
 
 

@@ -149,21 +149,24 @@ def test_latencies_are_drawn_where_there_are_some(tmp_path: Path, page: Page) ->
         RealTimeProgressed(
             **common(at_ms),
             epoch=1,
-            elapsed_s=1.0,
-            rows=9,
-            rows_per_second=rows_per_s,
+            elapsed_s=at_ms / 1000 - 19,
+            rows=rows,
+            rows_per_second=1.0,
             latencies=Latencies(p50_ms=5, p99_ms=p99_ms, max_ms=100),
         )
-        for at_ms, rows_per_s, p99_ms in ((20_000, 123.0, 31), (40_000, 456.0, 47))
+        for at_ms, rows, p99_ms in ((20_000, 123, 31), (40_000, 123 + 20 * 456, 47))
     ]
     ends = [
-        epoch(number, at_ms, input_rows=60, latencies=Latencies(p50_ms=6, p99_ms=p99_ms, max_ms=100))
-        for number, at_ms, p99_ms in ((1, 61_000, 83), (2, 121_000, 97))
+        epoch(number, at_ms, input_rows=input_rows, latencies=Latencies(p50_ms=6, p99_ms=p99_ms, max_ms=100))
+        for number, at_ms, input_rows, p99_ms in (
+            (1, 61_000, 123 + 20 * 456 + 21 * 789, 83),
+            (2, 121_000, 60, 97),
+        )
     ]
     put(a_run(tmp_path).part(1), began(), phase("live", 1_000), *told, *ends)
     write_report(str(tmp_path), tmp_path / "page.html", None)
     found = Page(tmp_path / "page.html")
     assert "latency" in found.values("id")
-    for shown in ("31 ms", "47 ms", "97 ms", "123/s", "456/s", "p99 97 ms, of the last epoch"):
+    for shown in ("31 ms", "47 ms", "97 ms", "123/s", "456/s", "789/s", "1/s", "p99 97 ms, of the last epoch"):
         assert shown in found.text, shown
     assert "83 ms" not in found.text, "of the first epoch the seconds are drawn"

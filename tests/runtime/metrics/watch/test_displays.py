@@ -184,4 +184,5 @@ def test_an_epoch_in_real_time_is_shown_while_it_runs() -> None:
     assert progress_line(record([*events[:2], progress]), 20_000) == f"epoch 8, {numbers}, checkpoint none yet"
     later = record([*events, epoch(8, 21_000)])
     assert "real time" not in as_html(later, 21_000)
+    assert "epoch 8, 200 rows/s" in str(progress_line(later, 21_000)), "not the epoch's rows in ten seconds"
     assert record(events).happenings == later.happenings, "what is told each second is no event of the run's story"

@@ -8,10 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mixedmode.runtime.tasks.realtime.latencies import EpochProgress, LatencyHistogram
 
-#: Up to some hours, with many small ones; what is negative counts as 0.
-LATENCIES = st.lists(st.one_of(st.integers(-50, 40), st.integers(0, 5_000), st.integers(0, 20_000_000)), max_size=60)
+#: Up to some weeks, with many small ones; what is negative counts as 0.
+LATENCIES = st.lists(
+    st.one_of(st.integers(-50, 40), st.integers(0, 5_000), st.integers(0, 20_000_000), st.integers(0, 5_000_000_000)),
+    max_size=60,
+)
 #: The last bucket has no end.
-LONG_MS = 3_900_000
+LONG_MS = 4_000_000_000
 
 
 def histogram(latencies: list[int]) -> LatencyHistogram:
