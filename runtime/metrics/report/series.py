@@ -140,7 +140,8 @@ def _rates(run: RunRecord) -> Iterator[Point]:
 
 def _within_epochs(run_id: str, told: Sequence[RealTimeProgressed]) -> Iterator[Point]:
     """Between two tellings of an epoch in Real-Time Mode, of which nothing is told while no row comes."""
-    epoch, before_ms, before_rows = NO_EPOCH, 0, 0
+    epoch: int = NO_EPOCH
+    before_ms, before_rows = 0, 0
     for one in told:
         if one.epoch != epoch or one.rows < before_rows:  # which may have begun again
             epoch, before_ms, before_rows = one.epoch, round(one.at_ms - one.elapsed_s * 1000), 0
