@@ -33,7 +33,7 @@ class Published:
 
     def __init__(self) -> None:
         self.now = RunSnapshot()
-        #: How far the epoch is that runs in Real-Time Mode; None: there was none.
+        #: How far the epoch is that runs in Real-Time Mode; None: none does, or nothing is known of it yet.
         self.real_time: RealTimeProgressed | None = None
 
     def enters(self, phase: Phase) -> None:
