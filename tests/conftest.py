@@ -33,6 +33,8 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 # Drivers, daemons and workers are processes by the hundred: without compiled files each would compile what it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# Else each of them looks for plugins in whatever is on its path, which in a worker is the jar that is most of Spark.
+os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
 
 #: How the tests' JVMs differ from those of users: they only take less time.
 JAVA_OPTIONS = (
