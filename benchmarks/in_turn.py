@@ -9,7 +9,7 @@ from typing import Any
 import mixedmode
 from dataset import Dataset, Shape
 from micro_batches import Feed, live_run, parts, trigger_s, watched
-from mixedmode.runtime.spark_io.query_log import started
+from mixedmode.runtime.spark_io.query_log_writes import started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from workload import Job

@@ -23,7 +23,7 @@ from mixedmode.runtime.catalyst.prepared.micro_batch import handed_over
 from mixedmode.runtime.catalyst.prepared.prepared_physical_plan import PreparedPhysicalPlan
 from mixedmode.runtime.catalyst.spark_session import PrivateSession
 from mixedmode.runtime.jvm.worker.worker_tasks import task_begins
-from mixedmode.runtime.spark_io.query_log import started
+from mixedmode.runtime.spark_io.query_log_writes import started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructType

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from mixedmode.runtime.jvm.gateway import java_class, java_session
-from mixedmode.runtime.spark_io import query_log
+from mixedmode.runtime.spark_io import query_log_writes
 from pyspark.sql import SparkSession
 
 
@@ -22,7 +22,7 @@ def write_without_processes(spark: SparkSession) -> None:
     new_array: Any = spark.sparkContext._gateway.new_array
     kind, thing = java_class(spark, "java.lang.Class"), java_class(spark, "java.lang.Object")
     place = java_class(spark, "java.net.URI").create("file:///")
-    local = java_class(spark, "org.apache.hadoop.fs.LocalFileSystem")(query_log.without_modes(spark, settings))
+    local = java_class(spark, "org.apache.hadoop.fs.LocalFileSystem")(query_log_writes.without_modes(spark, settings))
     local.initialize(place, settings)
     file_system = kind.forName("org.apache.hadoop.fs.FileSystem")
     types, values = new_array(kind, 3), new_array(thing, 3)
@@ -31,4 +31,4 @@ def write_without_processes(spark: SparkSession) -> None:
     add = file_system.getDeclaredMethod("addFileSystemForTesting", types)
     add.setAccessible(True)
     add.invoke(None, values)
-    spark.conf.set(query_log.OPTION, query_log.manager_class(spark))
+    spark.conf.set(query_log_writes.OPTION, query_log_writes.manager_class(spark))

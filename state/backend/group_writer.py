@@ -7,7 +7,7 @@ import pyarrow as pa
 from ..keys.key_space import TIMER_KINDS, TimerKind
 from ..store.files import SortedStateWriter
 from ..store.local_copy import LocalStateCopy
-from .timers import FIRST_TIMER_SLOT, IndexChanges, earliest, stored_timers
+from .timer_index import FIRST_TIMER_SLOT, IndexChanges, earliest, stored_timers
 
 #: Written entries are handed to the writer in chunks of about this size: 1,024 entries, fewer if they are large.
 CHUNK_BYTES = 1 << 20

@@ -23,7 +23,7 @@ from ..store.files import SortedStateWriter
 from ..store.local_copy import LocalStateCopy
 from .blocks import BlockCells, BlockKeys, entries_of
 from .keyed import KeyedState, NoKey
-from .timers import FIRST_TIMER_SLOT, IndexChanges, earliest, stored_timers
+from .timer_index import FIRST_TIMER_SLOT, IndexChanges, earliest, stored_timers
 
 _Changes = dict[bytes, "bytes | None"]
 _NOT_READ = object()

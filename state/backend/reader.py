@@ -15,7 +15,7 @@ from ..keys.keygroups import KeyGroupRange
 from ..keys.keys import KeyCodec
 from ..keys.registry import StateDescriptor
 from ..store.local_copy import LocalStateCopy
-from .timers import stored_timers
+from .timer_index import stored_timers
 from .variables import ListState, MapState, ValueState
 
 _CLASSES: dict[str, type[Any]] = {"value": ValueState, "list": ListState, "map": MapState}

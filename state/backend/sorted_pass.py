@@ -26,7 +26,7 @@ from ..store.local_copy import LocalStateCopy
 from .blocks import BlockCells, BlockKeys, entries_of
 from .group_writer import CHUNK_BYTES, ENTRY_BYTES, FIRST_TIMER, GroupWriter
 from .keyed import KeyedState, NoKey
-from .timers import index_names, kind_of
+from .timer_index import index_names, kind_of
 
 #: Greater than any key group: what the pass stands at when it is over.
 _NO_GROUP_AFTER = 1 << 16

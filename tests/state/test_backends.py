@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from mixedmode.state.backend.keyed import KeyedState
 from mixedmode.state.backend.random_access import RocksDBKeyedState
 from mixedmode.state.backend.sorted_pass import BatchKeyedState
-from mixedmode.state.backend.timers import due_keys
+from mixedmode.state.backend.timer_index import due_keys
 from mixedmode.state.keys.key_space import TIMER_KINDS
 from mixedmode.state.keys.keygroups import KeyGroupRange, shard_ranges
 from mixedmode.state.keys.keys import KeyCodec

@@ -18,7 +18,7 @@ from ...catalyst.prepared.batch_calls import handing_over
 from ...catalyst.prepared.micro_batch import AlikeFrames, handed_over
 from ...catalyst.spark_session import keep_to_df, to_df
 from ...jvm.spark_errors import what_happened
-from ...spark_io.query_log import started
+from ...spark_io.query_log_writes import started
 from ...spark_io.shown_query import LIVE_SOURCE, HiddenSession, stop_query
 from ...spark_io.source_cleaners import FileCleaner, take_cleaners
 from ...spark_io.spark_sources import PlannedSource, log_numbers, sources

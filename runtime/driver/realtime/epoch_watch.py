@@ -19,7 +19,7 @@ from ....state.keys.keygroups import ShardId
 from ...metrics.events.event_parts import Latencies
 from ...metrics.events.events import RealTimeProgressed
 from ...support.ids import NO_BATCH, NO_EPOCH, BatchId, EpochNumber
-from ...tasks.realtime.latencies import EpochProgress, LatencyHistogram
+from ...tasks.realtime.latency_histogram import EpochProgress, LatencyHistogram
 from ...tasks.realtime.run_folder import RunFolder
 from ...tasks.realtime.shard_progress import TELL_EVERY_S, TELL_FAR_EVERY_S
 

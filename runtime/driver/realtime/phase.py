@@ -42,7 +42,7 @@ from ...storage.spark_paths import spark_uri
 from ...support.failpoints import failpoint
 from ...support.ids import NO_BATCH, BatchId
 from ...tasks.realtime.change_segments import SegmentPolicy
-from ...tasks.realtime.latencies import EpochProgress
+from ...tasks.realtime.latency_histogram import EpochProgress
 from ...tasks.realtime.realtime_task import RealTimeTask
 from ...tasks.realtime.run_folder import (
     EpochOrder,

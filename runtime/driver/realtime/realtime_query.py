@@ -20,7 +20,7 @@ from ...checkpoints.metadata import SparkPosition
 from ...jvm.log_levels import changed
 from ...jvm.spark_errors import what_happened
 from ...jvm.worker_errors import translate
-from ...spark_io.query_log import started
+from ...spark_io.query_log_writes import started
 from ...spark_io.query_progress import executed_batches
 from ...spark_io.shown_query import LIVE_SOURCE, HiddenSession
 from ...storage.filesystem import write_atomically

@@ -7,8 +7,8 @@ from typing import Any
 
 from ....state.backend.keyed import KeyedState
 from ....state.backend.sorted_pass import BatchKeyedState
+from ....state.backend.timer_index import due_keys
 from ....state.backend.timer_walk import TimerWalk
-from ....state.backend.timers import due_keys
 from ....state.keys.keys import KeyCodec
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..contract import ShardContext

@@ -31,7 +31,7 @@ from ...operators.contract import EpochSpec
 from ...storage.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
 from ...support.ids import BatchId
 from ..report import ShardReport
-from .latencies import EpochProgress
+from .latency_histogram import EpochProgress
 
 #: How often a shard looks for its order: on a local disk, and elsewhere.
 _LOOK_EVERY_S, _LOOK_FAR_EVERY_S = 0.002, 0.05
@@ -174,7 +174,7 @@ class RunFolder:
         Args:
             batch: the epoch's number.
             shard: the shard.
-            data: of :meth:`~.latencies.EpochProgress.to_bytes`.
+            data: of :meth:`~.latency_histogram.EpochProgress.to_bytes`.
 
         Raises:
             OSError: it could not be written, as the run is over, say.

@@ -18,7 +18,7 @@ from pyarrow import fs
 
 from ....state.keys.keygroups import ShardId
 from ...support.ids import BatchId
-from .latencies import EpochProgress
+from .latency_histogram import EpochProgress
 from .run_folder import RunFolder
 
 #: How often a shard tells: on a local disk, and elsewhere.

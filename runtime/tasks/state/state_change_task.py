@@ -24,7 +24,7 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 from ....errors import StateSchemaError
 from ....state.backend.reader import ShardView
 from ....state.backend.sorted_pass import BatchKeyedState
-from ....state.backend.timers import earliest, stored_timers
+from ....state.backend.timer_index import earliest, stored_timers
 from ....state.backend.variables import expire_at, keep_until
 from ....state.keys.key_space import (
     CELL_SECTION,

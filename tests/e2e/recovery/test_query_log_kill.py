@@ -22,7 +22,7 @@ import pytest
 import support
 from driver_jvm import DriverJvm
 from file_events import FileEvents
-from mixedmode.runtime.spark_io.query_log import started
+from mixedmode.runtime.spark_io.query_log_writes import started
 from mixedmode.runtime.support.failpoints import VARIABLE
 from pyspark.sql import DataFrame, SparkSession
 

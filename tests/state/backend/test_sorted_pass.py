@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 from mixedmode.state.backend.sorted_pass import BatchKeyedState
-from mixedmode.state.backend.timers import due_keys
+from mixedmode.state.backend.timer_index import due_keys
 from mixedmode.state.keys.key_space import TIMER_SLOTS, encode_ts, state_key, timer_index_key
 from mixedmode.state.keys.registry import StateRegistry
 from mixedmode.state.store.local_copy import LocalStateCopy

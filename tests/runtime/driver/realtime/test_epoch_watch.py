@@ -10,7 +10,7 @@ from mixedmode.runtime.driver.realtime.epoch_watch import EpochWatch, latencies_
 from mixedmode.runtime.metrics.events.event_parts import Latencies
 from mixedmode.runtime.metrics.events.events import RealTimeProgressed
 from mixedmode.runtime.operators.contract import ShardCounters
-from mixedmode.runtime.tasks.realtime.latencies import EpochProgress
+from mixedmode.runtime.tasks.realtime.latency_histogram import EpochProgress
 from mixedmode.runtime.tasks.realtime.run_folder import RealTimeReport, RunFolder, SeenMessages, run_folder
 from mixedmode.runtime.tasks.report import ShardReport
 from pyarrow import fs

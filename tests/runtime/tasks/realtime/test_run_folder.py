@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mixedmode.errors import CheckpointError
 from mixedmode.runtime.operators.contract import EpochSpec, InOrder, ShardCounters
-from mixedmode.runtime.tasks.realtime.latencies import EpochProgress
+from mixedmode.runtime.tasks.realtime.latency_histogram import EpochProgress
 from mixedmode.runtime.tasks.realtime.run_folder import (
     EpochOrder,
     RealTimeReport,

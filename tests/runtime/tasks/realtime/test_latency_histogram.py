@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mixedmode.runtime.tasks.realtime.latencies import EpochProgress, LatencyHistogram
+from mixedmode.runtime.tasks.realtime.latency_histogram import EpochProgress, LatencyHistogram
 
 #: Up to some weeks, with many small ones; what is negative counts as 0.
 LATENCIES = st.lists(

@@ -12,7 +12,7 @@ import pytest
 from mixedmode.runtime.catalyst.spark_expressions import class_name
 from mixedmode.runtime.checkpoints.spark_log import crc_file
 from mixedmode.runtime.jvm.gateway import java_class
-from mixedmode.runtime.spark_io.query_log import OPTION, started, without_processes
+from mixedmode.runtime.spark_io.query_log_writes import OPTION, started, without_processes
 from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
