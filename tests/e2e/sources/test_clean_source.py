@@ -68,13 +68,14 @@ def test_live_files_stay_until_a_checkpoint_holds_their_rows(spark: SparkSession
     query = job.start()
     try:
         assert query.wait_for("live", 120), query.exception()
-        for cleaner in query._runner.context.live.cleaners.values():
-            # As Spark's query does if it was about to when the cleaner was taken from it; there is no such file.
-            cleaner.cleaner.clean(cleaner.entry(str(tmp_path / "gone"), 0, 0))
         before = job.committed
         for number, words in enumerate(("a c", "a", "b b")):
             job.land(f"{number}.txt", words)
             until(lambda done=before + number: job.committed > done)  # type: ignore[misc]
+        # Only now the cleaners are certainly those of the query that runs, and not of the one that has caught up before.
+        for cleaner in query._runner.context.live.cleaners.values():
+            # As Spark's query does if it was about to when the cleaner was taken from it; there is no such file.
+            cleaner.cleaner.clean(cleaner.entry(str(tmp_path / "gone"), 0, 0))
         job.land("3.txt", "c")
         until(lambda: job.committed > before + 3)
         assert job.files == {"0.txt", "1.txt", "2.txt", "3.txt"}, "only the history is in a checkpoint"
