@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from mixedmode.runtime.tasks.shard_states import ShardStates
 from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.store.files import SortedStateWriter
 from mixedmode.state.store.local_copy import process_cache
+from mixedmode.state.store.log import LogWriter
 from mixedmode.state.store.packed_manifests import PackedManifests
 from mixedmode.state.store.segmented_log import SegmentedLog
 from mixedmode.state.store.state_manifest import StateManifest
@@ -98,7 +100,7 @@ def test_much_is_written_at_once_and_copies_have_it(states: ShardStates, folder:
 
 def test_copies_of_other_shards_follow(states: ShardStates, folder: RunFolder) -> None:
     """Those that the process has; a shard that never came to it is no concern."""
-    others = SegmentedLog(LOCAL, states.pool, states.local_root, "other", 1)
+    others = SegmentedLog(partial(LogWriter, LOCAL, states.pool, states.local_root, epoch=1), "other")
     others.put(b"\0\x40z", b"value")
     others.cut()
     folder.write_segments(1, 1, others.durable())
