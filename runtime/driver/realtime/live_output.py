@@ -13,6 +13,7 @@ from ...connectors.sinks.kafka.sink import KafkaSink
 from ...connectors.sinks.spark_writer import SparkWriterSink
 from ...scan.output_rows import OutputRows, output_rows
 from ...scan.parquet_scan import NotTakenError
+from ...support.ids import EpochNumber
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +50,7 @@ def why_not_output(job: JobSpec) -> str | None:
     return None
 
 
-def live_messages(sink: Sink, spark: SparkSession, run: int, since: int) -> LiveMessages:
+def live_messages(sink: Sink, spark: SparkSession, run: int, since: EpochNumber) -> LiveMessages:
     """How rows are sent that go to a sink of Kafka.
 
     Args:

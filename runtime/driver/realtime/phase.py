@@ -33,7 +33,7 @@ from ...metrics.events.events import RealTimeProgressed
 from ...operators.contract import EpochSpec
 from ...storage.spark_paths import spark_uri
 from ...support.failpoints import failpoint
-from ...support.ids import NO_BATCH, BatchId
+from ...support.ids import NO_BATCH, BatchId, EpochNumber
 from ...tasks.realtime.change_segments import SegmentPolicy
 from ...tasks.realtime.latencies import EpochProgress
 from ...tasks.realtime.realtime_task import RealTimeTask
@@ -327,7 +327,7 @@ class RealTimePhase:
             states=shard_task.states.emptied(),
             rows=rows.portions,
             output=live_output(run.job),
-            messages=live_messages(run.job.sink, run.job.spark, self._number, run.state.epoch + 1),
+            messages=live_messages(run.job.sink, run.job.spark, self._number, EpochNumber(run.state.epoch + 1)),
             segments=SEGMENTS,
         )
 
