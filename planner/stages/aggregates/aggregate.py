@@ -151,7 +151,7 @@ def plan_aggregate(
     mode = checked_output_mode(output_mode, keys, event_time, bounded=traits.bounded)
     group_columns = GroupColumns(
         columns,
-        sliding_window(template, logical, windows, keys),
+        sliding_window(template, logical, windows),
         written.columns,
         written.ordered if collected.ordered else (),
         own_types=_own_types(written.key_fields, key_fields, "__k") | _own_types(written.fields, partial_fields, "__b"),
