@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from mixedmode.runtime.tasks.realtime.change_segments import ChangeSegments, SegmentPolicy
-from mixedmode.runtime.tasks.realtime.run_folder import RunFolder, run_folder
+from mixedmode.runtime.tasks.realtime.run_folder import RunFolder
 from mixedmode.runtime.tasks.shard_states import ShardStates
 from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.store.files import SortedStateWriter
@@ -51,14 +51,6 @@ def states(tmp_path: Path) -> Iterator[ShardStates]:
     made = ShardStates(str(tmp_path), PackedManifests(MANIFESTS), LOCAL, f"{tmp_path}/pool", str(tmp_path), 1 << 20)
     yield made
     process_cache().retire(made.job_id, made.pool, 0)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> RunFolder:
-    """Of a run."""
-    made = run_folder(LOCAL, str(tmp_path), "run")
-    made.make()
-    return made
 
 
 def held(states: ShardStates, shard: int) -> dict[bytes, bytes]:
