@@ -21,7 +21,7 @@ from ..runtime.driver.epochs.epoch_runner import EpochRunner
 from ..runtime.driver.epochs.graph_epochs import GraphEpochs
 from ..runtime.driver.recovery.initial_state import fresh_state, restored_state
 from ..runtime.driver.run.rescaling import reassign_shards
-from ..runtime.driver.state.job_state import CheckpointSnapshot, JobState
+from ..runtime.driver.state.job_state import CheckpointCause, CheckpointSnapshot, JobState
 from ..runtime.metrics.backlog_progress import BacklogProgress
 from ..runtime.spec import JobSpec, Phase, Settings, StageSpec
 from ..runtime.support.ids import CheckpointId, JobId
@@ -165,7 +165,7 @@ class LocalJob:
         number = CheckpointId(self.checkpoints)
         events = self.events.begin(number)
         cut = CheckpointSnapshot.of(
-            self.state, number, "test", finished_shards={}, events=events, form=StagedForm(columns=())
+            self.state, number, CheckpointCause("test"), finished_shards={}, events=events, form=StagedForm(columns=())
         )
         metadata = CheckpointMetadata.model_validate_json(cut.to_metadata(with_state=True).model_dump_json())
         self.close()

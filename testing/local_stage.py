@@ -30,6 +30,7 @@ from ..runtime.operators.join.columns import (
 from ..runtime.operators.keyed.keyed_input import KeyedInput
 from ..runtime.operators.keyed.keyed_rows import INITIAL_STATE_COLUMN, KEY_GROUP_COLUMN, KIND_COLUMN, NO_TIME, micros_of
 from ..runtime.operators.processor.cogroup.cogroup_form import Cogrouped
+from ..runtime.operators.processor.definition import CallingConvention, EventLimits
 from ..runtime.operators.processor.frames.frame_form import FramesForm
 from ..runtime.operators.processor.frames.frame_settings import FrameSettings
 from ..runtime.operators.processor.initial_state import InitialState
@@ -160,10 +161,8 @@ class LocalStage:
             output_schema=self.output,
             time_mode=self.time_mode,
             initial=None if self.initial is None else InitialState(self.initial.schema, self.sides[0].keys),
-            has_coordinator=self.coordinator is not None,
-            event_max_bytes=settings.operator_event_max_bytes,
-            form=form,
-            rows_per_call=settings.rows_per_call,
+            events=EventLimits(self.coordinator is not None, settings.operator_event_max_bytes),
+            calls=CallingConvention(form, settings.rows_per_call),
         )
         timed = [one.name for one, side in zip(self.inputs, self.sides, strict=True) if side.event_time is not None]
         return StageSpec(

@@ -19,7 +19,7 @@ from rich.table import Table
 from ...errors import MixedModeError
 from ..options.values import parse_positive_duration_ms
 
-FAILED, MISUSED = 1, 2
+FAILED = 1
 
 
 def print_json(body: Any) -> None:

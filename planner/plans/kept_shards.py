@@ -52,7 +52,7 @@ def with_key_groups(
         if len(spec.edges) != 1 or not InPlace.is_possible(settings.max_parallelism, 1):
             continue
         earlier = found[spec.edges[0].origin].operator
-        edge = replace(spec.edges[0], key_places=key_places(stage, spec.operator, earlier))
+        edge = replace(spec.edges[0], key_places=key_places(stage, earlier))
         places = edge.key_groups_of(earlier)
         if places is None:
             continue
@@ -62,12 +62,11 @@ def with_key_groups(
     return tuple(found.values())
 
 
-def key_places(stage: KeyedStage, operator: KeyedOperator, earlier: KeyedOperator) -> tuple[int | None, ...]:
+def key_places(stage: KeyedStage, earlier: KeyedOperator) -> tuple[int | None, ...]:
     """For each key column of the earlier stage the place of the key column that it becomes, unchanged, or None.
 
     Args:
         stage: the later stage.
-        operator: its operator.
         earlier: the earlier stage's operator.
 
     Returns:

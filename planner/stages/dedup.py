@@ -78,7 +78,7 @@ def plan_dedup(rows: StageInput, subset: Any, method: Method) -> KeyedStage:
             schema=schema,
             retention=retention,
             event_time=None if watermark is None else watermark.event_time,
-            lateness=_lateness(rows, keys, method),
+            lateness=_lateness(rows, method),
             may_repeat=settings.timers == "in-order",
             follows_a_stage=bool(inputs.outputs),
         )
@@ -155,7 +155,7 @@ def _retention(rows: StageInput, keys: tuple[str, ...], method: Method) -> Reten
     return Retention("for-ever")
 
 
-def _lateness(rows: StageInput, keys: tuple[str, ...], method: Method) -> Lateness | None:
+def _lateness(rows: StageInput, method: Method) -> Lateness | None:
     """As in Spark by the event time that the rows still have, in a column of its own or as a window."""
     watermark = rows.watermark
     if watermark is None:

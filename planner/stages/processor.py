@@ -14,7 +14,7 @@ from ...errors import PlanError
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.keyed.keyed_input import KeyedInput
 from ...runtime.operators.processor.cogroup.cogroup_form import Cogrouped
-from ...runtime.operators.processor.definition import BLOCK_HANDLER
+from ...runtime.operators.processor.definition import BLOCK_HANDLER, CallingConvention, EventLimits
 from ...runtime.operators.processor.frames.frame_form import FramesForm
 from ...runtime.operators.processor.initial_state import InitialState
 from ...runtime.operators.processor.operator import ProcessorOperator
@@ -99,10 +99,8 @@ def plan_processor(
             output_schema=output_schema,
             time_mode=times,
             initial=initial,
-            has_coordinator=coordinator is not None,
-            event_max_bytes=settings.operator_event_max_bytes,
-            form=form,
-            rows_per_call=rows_per_call(settings, spoken, event_time, whole_keys),
+            events=EventLimits(coordinator is not None, settings.operator_event_max_bytes),
+            calls=CallingConvention(form, rows_per_call(settings, spoken, event_time, whole_keys)),
             output_mode=mode,
         )
 

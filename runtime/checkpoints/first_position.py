@@ -37,7 +37,7 @@ from ..connectors.sources.live_query import LiveSource
 from ..connectors.sources.live_sources import LiveSourceFacts
 from ..spark_io.parquet import read_parquet
 from ..storage.checksummed import seal, unseal
-from ..storage.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
+from ..storage.filesystem import delete_quietly, exists, is_local_disk, list_files, read_bytes, write_atomically
 from ..storage.spark_paths import spark_uri
 from ..support.failpoints import failpoint
 from ..support.ids import FIRST_BATCH, BatchId
@@ -272,9 +272,9 @@ class FirstPositions:
             if info.base_name.endswith(".parquet") and not info.base_name.startswith((".", "_")):
                 with self._filesystem.open_input_file(info.path) as file:
                     rows += pq.read_metadata(file).num_rows
-                if isinstance(self._filesystem, fs.LocalFileSystem):
+                if is_local_disk(self._filesystem):
                     sync_path(info.path)
-        if isinstance(self._filesystem, fs.LocalFileSystem):
+        if is_local_disk(self._filesystem):
             sync_path(self._rows)
         return rows
 

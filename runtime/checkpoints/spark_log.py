@@ -21,7 +21,7 @@ from pathlib import Path
 from pyarrow import fs
 
 from ...errors import CorruptStateError
-from ..storage.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
+from ..storage.filesystem import delete_quietly, exists, is_local_disk, list_files, read_bytes, write_atomically
 from ..support.ids import FIRST_BATCH, BatchId
 from .metadata import SparkPosition
 
@@ -143,7 +143,7 @@ class SparkLog:
             # newest only to let the source know where it is: a copy of the newest stands for "nothing in between".
             self._restore("offsets", BatchId(position.batch_id - 1), entry)
         self._restore("commits", position.batch_id, _COMMITTED)
-        if isinstance(self._filesystem, fs.LocalFileSystem):
+        if is_local_disk(self._filesystem):
             for path in glob(f"{escape(self._folder)}/sources/*/.*.tmp*"):  # what a write that was cut off has left
                 if is_unfinished(path):
                     Path(path).unlink(missing_ok=True)
@@ -167,7 +167,7 @@ class SparkLog:
         On a local disk only, where Spark writes and removes none for a query that starts no processes.  The query may
         run meanwhile: an entry appears as a whole and never changes.  One without a checksum is not looked at.
         """
-        if not isinstance(self._filesystem, fs.LocalFileSystem):
+        if not is_local_disk(self._filesystem):
             return
         sources = glob(f"{escape(self._folder)}/sources/*")
         for folder in (f"{self._folder}/offsets", f"{self._folder}/commits", *sources):

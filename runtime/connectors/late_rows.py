@@ -19,7 +19,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
-from pyarrow import fs
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, TimestampType
 
@@ -30,7 +29,7 @@ from ..catalyst.spark_session import empty_frame
 from ..catalyst.struct_fields import repeated_field
 from ..spark_io.parquet import read_parquet
 from ..spark_io.spark_formats import parquet_holds
-from ..storage.filesystem import delete_quietly, exists, list_files, resolve
+from ..storage.filesystem import delete_quietly, exists, is_local_disk, list_files, resolve
 from ..storage.folder_checks import check_folder
 from ..storage.spark_paths import spark_uri
 from ..support.ids import EpochNumber
@@ -141,7 +140,7 @@ class LateRows:
             with filesystem.open_input_file(info.path) as file:
                 count = pq.read_metadata(file).num_rows
             filesystem.move(info.path, f"{folder}/{flat}")
-            if isinstance(filesystem, fs.LocalFileSystem):
+            if is_local_disk(filesystem):
                 sync_path(f"{folder}/{flat}")
             staged.append(StagedFile(flat, count, info.size, folder=self._folder(uid)))
         delete_quietly(filesystem, written)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from ...state.store.pool import begin_new_file_sync, sync_new_file, writing
-from ..storage.filesystem import delete_quietly
+from ..storage.filesystem import delete_quietly, is_local_disk
 from .parquet_form import ParquetForm
 from .staging import StagedFile
 
@@ -165,7 +165,7 @@ class StagedOutput:
             Waits until they are durable, as :meth:`finish`; None: nothing was done, :meth:`finish` does all of it.
         """
         is_small = self._writer is None and sum(rows.nbytes for rows in self._pending) <= _SMALL_BYTES
-        if not is_small or not isinstance(self._filesystem, fs.LocalFileSystem):
+        if not is_small or not is_local_disk(self._filesystem):
             return None
         if not self._pending:
             return self.finish
@@ -189,7 +189,7 @@ class StagedOutput:
         if self._writer is None:
             return
         self._close_file()
-        if isinstance(self._filesystem, fs.LocalFileSystem):
+        if is_local_disk(self._filesystem):
             with writing(self._path):
                 sync_new_file(self._path)
         self._note_finished()

@@ -14,15 +14,15 @@ from typing import Any
 from pyarrow import fs
 
 from ..catalyst.spark_cluster import JobWork
-from ..storage.filesystem import delete_quietly, list_files, read_bytes
+from ..storage.filesystem import delete_quietly, list_files, progress_interval_s, read_bytes
 from ..tasks.progress import SCAN
 from .events.facts import BacklogMoved, FactListener
 from .remaining_time import Pace, PassSeen
 
 logger = logging.getLogger(__name__)
 
-#: Time between two looks at what tasks report: on this machine's disks, and elsewhere, where looking costs requests.
-_PERIOD_S, _PERIOD_ELSEWHERE_S = 1.0, 5.0
+#: So long after a look that failed comes the next.
+_RETRY_S = 1.0
 #: So many looks in a row may fail: one asks Spark for stages that it may just be forgetting.
 _MOST_FAILURES = 5
 #: How long a pass runs before anybody looks.
@@ -99,7 +99,6 @@ class BacklogProgress:
         delete_quietly(self._filesystem, self.folder)
 
     def _report(self, over: threading.Event) -> None:
-        local = isinstance(self._filesystem, fs.LocalFileSystem)
         over.wait(_FIRST_S)  # a pass that is over by then is not disturbed by some forty calls to the JVM
         failures = 0
         while not over.is_set():
@@ -111,13 +110,13 @@ class BacklogProgress:
                 if failures == _MOST_FAILURES:
                     logger.info("the progress of the backlog is unknown: %s: %s", type(error).__name__, error)
                     return
-                over.wait(_PERIOD_S)
+                over.wait(_RETRY_S)
                 continue
             with self._lock:
                 if not over.is_set() and self._listener is not None:
                     self._reported = snapshot
                     self._listener.on(BacklogMoved(self._stage, snapshot))
-            over.wait(_PERIOD_S if local else _PERIOD_ELSEWHERE_S)
+            over.wait(progress_interval_s(self._filesystem))
 
     def _end_telling(self, succeeded: bool) -> None:
         """Tell the last of the pass, which needs no look at its files."""

@@ -28,7 +28,7 @@ from ..driver.run.run_context import RunContext
 from ..driver.run.run_snapshot import Published
 from ..driver.run.running_job import RunningJob
 from ..driver.run.shutdown import Ending
-from ..driver.state.job_state import CheckpointSnapshot
+from ..driver.state.job_state import CheckpointCause, CheckpointSnapshot
 from ..jvm.worker_errors import raised_in_workers
 from ..metrics.backlog_progress import BacklogProgress
 from ..metrics.events.facts import Fact
@@ -105,5 +105,7 @@ def history_pass(job: JobSpec, location: str) -> tuple[CheckpointStore, Checkpoi
     finally:
         take_all(run.events.close, run.losses.close, *[executor.close for executor in run.executors.values()])
     state.set_source("history", is_backlog=False, finished=True)
-    cut = CheckpointSnapshot.of(state, CheckpointId(1), TRIGGER, finished_shards={}, events={}, form=job.staged_form)
+    cut = CheckpointSnapshot.of(
+        state, CheckpointId(1), CheckpointCause(TRIGGER), finished_shards={}, events={}, form=job.staged_form
+    )
     return store, cut.to_metadata(with_state=True)

@@ -45,7 +45,6 @@ def with_arrival(frame: DataFrame) -> DataFrame:
 def in_one_order(
     histories: Sequence[DataFrame] | None,
     inputs: Sequence[DataFrame],
-    first_live: int,
     lives: Sequence[DataFrame] | None = None,
 ) -> list[DataFrame]:
     """The inputs of an epoch with columns that say how files have arrived, and that live rows have come behind them.
@@ -53,7 +52,6 @@ def in_one_order(
     Args:
         histories: with the columns of their files; None: nobody knows how their rows have arrived.
         inputs: all inputs as they are: the histories, then rows of live inputs, one micro-batch behind the other.
-        first_live: how many of them are histories.
         lives: the live inputs with the columns of their files; None: their rows come as Spark delivers them.
     """
     if histories is None:

@@ -28,7 +28,7 @@ from pyarrow import fs
 
 from ...state.store.disk_syncs import sync_path
 from .conditional import ConditionalClient, Version
-from .filesystem import delete_quietly, exists, read_bytes, write_atomically, write_durably
+from .filesystem import delete_quietly, exists, is_local_disk, read_bytes, write_atomically, write_durably
 from .object_stores import azure_client, google_client
 from .s3 import S3
 
@@ -44,7 +44,7 @@ def put_if_absent(filesystem: fs.FileSystem, path: str, data: bytes) -> bool:
     Raises:
         OSError: it cannot be written.
     """
-    if isinstance(filesystem, fs.LocalFileSystem):
+    if is_local_disk(filesystem):
         return _link(path, data)
     handler: Any = getattr(filesystem, "handler", None)
     if hasattr(handler, "put_if_absent"):

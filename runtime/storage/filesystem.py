@@ -182,6 +182,16 @@ def write_durably(path: str, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
+def is_local_disk(filesystem: fs.FileSystem) -> bool:
+    """Whether files lie on a disk of this machine: a call takes microseconds, and a file needs a sync to last."""
+    return isinstance(filesystem, fs.LocalFileSystem)
+
+
+def progress_interval_s(filesystem: fs.FileSystem) -> float:
+    """How often files that are only for people to see are written and looked at, which elsewhere takes long."""
+    return 1.0 if is_local_disk(filesystem) else 5.0
+
+
 def write_atomically(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
     """Write a file so that a reader sees all of it or none, and nothing of it is left if the disk refuses.
 
@@ -203,7 +213,7 @@ def write_atomically(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
         return
     temporary = f"{path}.{uuid.uuid4().hex}.tmp"
     try:
-        if isinstance(filesystem, fs.LocalFileSystem):
+        if is_local_disk(filesystem):
             if data:
                 write_durably(temporary, data)
                 os.replace(temporary, path)
@@ -218,7 +228,7 @@ def write_atomically(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
         with contextlib.suppress(OSError):
             delete_quietly(filesystem, temporary)
         raise
-    if isinstance(filesystem, fs.LocalFileSystem):
+    if is_local_disk(filesystem):
         sync_path(os.path.dirname(path))
 
 
@@ -237,7 +247,7 @@ def overwrite(filesystem: fs.FileSystem, path: str, data: bytes, *, durable: boo
     Raises:
         OSError: it could not be written.
     """
-    if isinstance(filesystem, fs.LocalFileSystem):
+    if is_local_disk(filesystem):
         with contextlib.suppress(FileNotFoundError), naming(path), open(path, "r+b") as file:
             if os.fstat(file.fileno()).st_nlink == 1:
                 file.write(data)

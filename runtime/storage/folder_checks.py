@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from pyarrow import ArrowException, fs
 
 from ...errors import OptionError
-from .filesystem import resolve
+from .filesystem import is_local_disk, resolve
 
 _ALLOWED = "allowed: a folder that this user can write to, or that can be made"
 
@@ -58,7 +58,7 @@ def folder_place(option: str, location: str) -> Place:
         OptionError: as :func:`resolve_option`.
     """
     filesystem, path = resolve_option(option, location)
-    local = isinstance(filesystem, fs.LocalFileSystem)
+    local = is_local_disk(filesystem)
     return Place(filesystem.type_name, PurePosixPath(os.path.realpath(path) if local else path))
 
 
@@ -73,7 +73,7 @@ def check_folder(option: str, location: str) -> None:
     """
     filesystem, folder = resolve_option(option, location)
     path = PurePosixPath(folder)
-    local = isinstance(filesystem, fs.LocalFileSystem)
+    local = is_local_disk(filesystem)
     candidates = [path, *path.parents] if local else [path]
     try:
         for candidate in candidates:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import calendar
 import math
 import struct
+from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
@@ -227,3 +228,13 @@ def unscaled_of(value: Any, precision: int, scale: int) -> int:
 def decimal_of(unscaled: int, scale: int) -> Decimal:
     """Inverse of :func:`unscaled_of`."""
     return _DECIMAL.scaleb(Decimal(unscaled), -scale)
+
+
+def unless_none(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The same conversion for a value that may be None, which stays."""
+    return lambda value: None if value is None else convert(value)
+
+
+def same(value: Any) -> Any:
+    """The conversion of a value that stays as it is."""
+    return value

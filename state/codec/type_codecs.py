@@ -29,8 +29,10 @@ from .conversions import (
     micros_delta,
     micros_wall,
     nanos_time,
+    same,
     str_of,
     time_nanos,
+    unless_none,
     unscaled_of,
     wall_micros,
 )
@@ -111,7 +113,7 @@ def _nested(codec: TypeCodec, nullable: bool) -> tuple[Callable[[Any], Any], Cal
             raise MisfitError("no None inside")
         return packed
 
-    return to_packed, _optional(codec.from_packed) if codec.from_packed is not None else _same
+    return to_packed, unless_none(codec.from_packed) if codec.from_packed is not None else same
 
 
 def _elements(codec: TypeCodec, nullable: bool) -> Callable[[Collection[Any]], Any]:
@@ -131,14 +133,6 @@ def _elements(codec: TypeCodec, nullable: bool) -> Callable[[Collection[Any]], A
         return [careful(value) for value in values]
 
     return fast
-
-
-def _optional(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: None if value is None else convert(value)
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 def _list_codec(data_type: pa.DataType, name: str, struct_class: StructClass, moments: LocalMoments) -> TypeCodec:
@@ -196,7 +190,7 @@ def _struct_codec(data_type: pa.DataType, name: str, struct_class: StructClass, 
         plans.learn(parts)
         return packed
 
-    plans = RowPlans(codecs, _same, slowly)
+    plans = RowPlans(codecs, same, slowly)
     unpack = compiled_reader(codecs, struct_class(names))
     return TypeCodec(list, slowly, unpack, exact=(tuple, list, dict), fast=plans.convert)
 

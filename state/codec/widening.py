@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from .conversions import decimal_of, float32_of, unscaled_of
+from .conversions import decimal_of, float32_of, same, unless_none, unscaled_of
 from .structs import StructClass
 
 Convert = Callable[[Any], Any]
@@ -44,25 +44,25 @@ def converter(old: pa.DataType, new: pa.DataType, struct_class: StructClass) -> 
     if old == new:
         return None
     if types.is_float32(new):
-        return _unless_none(lambda value: float32_of(float(value)))
+        return unless_none(lambda value: float32_of(float(value)))
     if types.is_float64(new):
-        return _unless_none(float)
+        return unless_none(float)
     if types.is_binary(new):
-        return _unless_none(str.encode)
+        return unless_none(str.encode)
     if types.is_decimal128(new):
         precision, scale = new.precision, new.scale
-        return _unless_none(lambda value: decimal_of(unscaled_of(value, precision, scale), scale))
+        return unless_none(lambda value: decimal_of(unscaled_of(value, precision, scale), scale))
     if types.is_struct(new):
         made = struct_class([field.name for field in new])
         read = fields_reader(list(old), list(new), struct_class)
-        return _unless_none(lambda value: tuple.__new__(made, read(value)))
+        return unless_none(lambda value: tuple.__new__(made, read(value)))
     if types.is_list(new):
         part = converter(old.value_type, new.value_type, struct_class)
-        return None if part is None else _unless_none(lambda value: [part(element) for element in value])
+        return None if part is None else unless_none(lambda value: [part(element) for element in value])
     if types.is_map(new):
-        key = converter(old.key_type, new.key_type, struct_class) or _same
-        item = converter(old.item_type, new.item_type, struct_class) or _same
-        return _unless_none(lambda value: {key(name): item(element) for name, element in value.items()})
+        key = converter(old.key_type, new.key_type, struct_class) or same
+        item = converter(old.item_type, new.item_type, struct_class) or same
+        return unless_none(lambda value: {key(name): item(element) for name, element in value.items()})
     return None  # an integer
 
 
@@ -73,9 +73,9 @@ def fields_reader(old: list[pa.Field], new: list[pa.Field], struct_class: Struct
     for field in new:
         place = places.get(field.name)
         if place is None:
-            steps.append((None, _same))
+            steps.append((None, same))
         else:
-            steps.append((place, converter(old[place].type, field.type, struct_class) or _same))
+            steps.append((place, converter(old[place].type, field.type, struct_class) or same))
     return lambda values: [None if place is None else convert(values[place]) for place, convert in steps]
 
 
@@ -107,11 +107,3 @@ def _inside(what: str, old: pa.Field, new: pa.Field) -> str | None:
         return f"has changed inside: {what} may no longer be None"
     found = obstacle(old.type, new.type)
     return None if found is None else f"has changed inside: {what} {found}"
-
-
-def _unless_none(convert: Convert) -> Convert:
-    return lambda value: None if value is None else convert(value)
-
-
-def _same(value: Any) -> Any:
-    return value

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
-from pyarrow import fs
 
 from .files import StateFile
 from .log import LogWriter
@@ -24,16 +23,12 @@ class SegmentedLog:
     """Takes the changes of one attempt; keys ascend within a segment.
 
     Args:
-        filesystem: the pool's.
-        pool: folder of the pool.
-        local_dir: local folder for files that are on their way to a pool elsewhere.
+        new_log: begins a segment with a name.
         name: beginning of the files' names, as unique as the attempt.
-        epoch: the epoch whose changes are written.
     """
 
-    def __init__(self, filesystem: fs.FileSystem, pool: str, local_dir: str, name: str, epoch: int) -> None:
-        self._filesystem, self._pool, self._local_dir = filesystem, pool, local_dir
-        self._name, self._epoch = name, epoch
+    def __init__(self, new_log: Callable[[str], LogWriter], name: str) -> None:
+        self._new_log, self._name = new_log, name
         self._segments = 0
         self._writer = self._next()
         #: What waits for segments that may not be durable yet, in order.
@@ -86,4 +81,4 @@ class SegmentedLog:
     def _next(self) -> LogWriter:
         name = self._name if not self._segments else f"{self._name}-{self._segments}"
         self._segments += 1
-        return LogWriter(self._filesystem, self._pool, self._local_dir, name, self._epoch)
+        return self._new_log(name)

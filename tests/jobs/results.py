@@ -105,3 +105,9 @@ def without(rows: tuple[str, ...], others: tuple[str, ...]) -> list[str]:
         else:
             only.append(row)
     return only
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error that says something, as the page shows it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines or [type(error).__name__])[0][:400]

@@ -15,7 +15,7 @@ from pyspark.errors import AnalysisException
 
 from . import files
 from .job import COLLECTED_SINKS, Job, JobFunction, Output
-from .results import Results, results
+from .results import Results, first_line, results
 from .session_options import session_options
 from .store import Store
 
@@ -273,7 +273,7 @@ def _one_run(
     except Refused:
         raise
     except Exception as error:
-        raise Failed(_line(error)) from error
+        raise Failed(first_line(error)) from error
     finally:
         watchdog.cancel()
         for query in queries:
@@ -293,7 +293,7 @@ def _start(place: Place, function: JobFunction, sinks: list[Sink], nightly: bool
                 _plan(place, sink, writer)
             queries.append(sink.start(sink.writer(writer).trigger(**trigger).options(**OURS)))
     except Exception as error:
-        raise Refused(f"{type(error).__name__}: {_line(error)}") from error
+        raise Refused(f"{type(error).__name__}: {first_line(error)}") from error
 
 
 def _plan(place: Place, sink: Sink, writer: Any) -> None:
@@ -349,9 +349,3 @@ def _files_of(spark: SparkSession, kind: str, folder: Path) -> DataFrame | None:
     if not any(found.suffix == f".{kind}" or f".{kind}" in found.name for found in folder.rglob("part-*")):
         return None
     return spark.read.format(kind).load(str(folder))
-
-
-def _line(error: BaseException) -> str:
-    """The first line of an error that says something, as the page shows it."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines or [type(error).__name__])[0][:400]

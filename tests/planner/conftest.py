@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 from mixedmode import read
+from mixedmode.planner.frames import writer as writer_module
 from mixedmode.planner.frames.frame import MixedFrame
+from mixedmode.runtime.spec import JobSpec
 from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA = "k string, v long, x double, ts timestamp, tags map<string, int>"
@@ -26,3 +28,11 @@ def live(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataF
 @pytest.fixture
 def both(history: DataFrame, live: DataFrame) -> MixedFrame:
     return read(history=history, live=live)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[JobSpec]:
+    """The jobs that start() hands to the runtime, in place of running them."""
+    jobs: list[JobSpec] = []
+    monkeypatch.setattr(writer_module, "start_query", jobs.append)
+    return jobs

@@ -14,6 +14,7 @@ from mixedmode.runtime.operators.join.columns import LEFT, RIGHT, SIDE_COLUMN, T
 from mixedmode.runtime.operators.keyed.keyed_input import KeyedInput
 from mixedmode.runtime.operators.keyed.keyed_rows import INITIAL_STATE_COLUMN, KIND_COLUMN
 from mixedmode.runtime.operators.processor.cogroup.cogroup_form import Cogrouped
+from mixedmode.runtime.operators.processor.definition import CallingConvention
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
 from mixedmode.runtime.operators.processor.rows.row_form import Form, RowsForm
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType, TimestampType
@@ -103,7 +104,7 @@ def operator(
         rows=KeyedInput(FRAME, ("__k0",), StructType().add("k", StringType()), TIME_COLUMN),
         output_schema=output,
         time_mode=time_mode,
-        form=Cogrouped(form or RowsForm(), LEFT_SCHEMA, RIGHT_SCHEMA),
+        calls=CallingConvention(Cogrouped(form or RowsForm(), LEFT_SCHEMA, RIGHT_SCHEMA)),
     )
 
 

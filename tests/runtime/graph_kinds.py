@@ -24,6 +24,7 @@ from mixedmode.runtime.operators.emission_watermark import EMITTED_COLUMN
 from mixedmode.runtime.operators.join.columns import LEFT, RIGHT, SIDE_COLUMN, TIME_COLUMN, side_column
 from mixedmode.runtime.operators.keyed.keyed_input import KeyedInput
 from mixedmode.runtime.operators.processor.cogroup.cogroup_form import Cogrouped as CogroupedRows
+from mixedmode.runtime.operators.processor.definition import CallingConvention
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
 from mixedmode.runtime.operators.processor.rows.row_form import RowsForm
 from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
@@ -292,7 +293,7 @@ class Cogrouped(Buckets):
             rows=KeyedInput(StructType().add("__k0", StringType()), ("__k0",), KEY, TIME_COLUMN, follows),
             output_schema=ROWS,
             time_mode="eventTime",
-            form=CogroupedRows(RowsForm(), ROWS, ROWS),
+            calls=CallingConvention(CogroupedRows(RowsForm(), ROWS, ROWS)),
         )
 
     def prepared(self, rows: list[dict[str, Any]], spec: EpochSpec) -> tuple[list[dict[str, Any]], pa.Schema]:

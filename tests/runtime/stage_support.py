@@ -11,8 +11,9 @@ import pyarrow as pa
 from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
 from mixedmode.runtime.operators.contract import EpochSpec, ShardContext, ShardCounters
 from mixedmode.runtime.operators.keyed.keyed_input import KeyedInput
+from mixedmode.runtime.operators.processor.definition import CallingConvention
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
-from mixedmode.runtime.operators.processor.rows.row_form import Form
+from mixedmode.runtime.operators.processor.rows.row_form import Form, RowsForm
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.store.local_copy import LocalStateCache, LocalStateCopy
@@ -94,7 +95,7 @@ class Stage:
             rows=KeyedInput(INPUT, ("key",), KEY, "ts"),
             output_schema=OUTPUT,
             time_mode=time_mode,  # type: ignore[arg-type]
-            form=form,
+            calls=CallingConvention(form or RowsForm()),
         )
         self._folder = folder
         self._lineage = StateManifest(KeyGroupRange(0, 127))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import mixedmode
 from jobs.job import Output
-from jobs.results import Results, results
+from jobs.results import Results, first_line, results
 from jobs.session_options import session_options
 from jobs.verdicts import DIFFERS, REFUSED, SAME, Verdict
 from mixedmode.errors import UnsupportedOperationError
@@ -40,9 +40,9 @@ def verdict(spark: SparkSession, case: Case, folder: Path) -> Verdict:
             try:
                 found = _results(case, ways.our_rows(case.query, case.mode, history=history))
             except (mixedmode.OptionError, mixedmode.PlanError) as error:
-                return Verdict(REFUSED, f"{type(error).__name__}: {_line(error)}")
+                return Verdict(REFUSED, f"{type(error).__name__}: {first_line(error)}")
             except Exception as error:
-                return Verdict(DIFFERS, f"{case.why} {way}: the query fails: {_line(error)}".strip())
+                return Verdict(DIFFERS, f"{case.why} {way}: the query fails: {first_line(error)}".strip())
             if any(change.refused for change in restarts.values()) and ways.refusal is None:
                 return Verdict(DIFFERS, f"{case.why} {way}: stock refuses to go on, mixedmode does".strip())
             if differing := expected.difference(found, "stock", "mixedmode"):
@@ -79,7 +79,9 @@ def _refused(ways: TwoWays, case: Case) -> Verdict:
     try:
         found = ways.our_rows(case.query, case.mode)
     except UnsupportedOperationError as error:  # not the query is refused, but how it is written
-        return Verdict(SAME) if case.refuses_method else Verdict(REFUSED, f"{type(error).__name__}: {_line(error)}")
+        return (
+            Verdict(SAME) if case.refuses_method else Verdict(REFUSED, f"{type(error).__name__}: {first_line(error)}")
+        )
     except Exception:
         return Verdict(SAME)
     rows = [tuple(row) for row in found[:3]]
@@ -91,8 +93,3 @@ def _results(case: Case, rows: list[Any]) -> Results:
     keys = case.keys if case.mode == "update" and case.keys else None
     mode: Any = case.mode if keys or case.mode != "update" else "append"
     return results(Output(mode=mode, sink="noop", keys=keys, ordered=case.ordered), names, rows)
-
-
-def _line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines or [type(error).__name__])[0][:400]

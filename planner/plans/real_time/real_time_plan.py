@@ -10,7 +10,8 @@ from ....errors import PlanError
 from ....runtime.catalyst.spark_cluster import application_setting, task_slots
 from ....runtime.checkpoints.store import stored_shards
 from ....runtime.connectors.sinks.kafka.guarantee import check_real_time_client
-from ....runtime.driver.realtime.live_input import why_not_output, why_not_rows
+from ....runtime.driver.realtime.live_input import why_not_rows
+from ....runtime.driver.realtime.live_output import why_not_output
 from ....runtime.operators.output_transform import OutputTransform
 from ....runtime.operators.stateless import KIND as STATELESS
 from ....runtime.spark_io.kafka_counts import why_uncountable

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pyarrow as pa
@@ -58,6 +58,19 @@ _KINDS: dict[str, KeyKind] = {WINDOW_MARK: "window", SESSION_MARK: "session"}
 _BINARY_COLLATION = "UTF8_BINARY"
 
 
+@dataclass(frozen=True)
+class InputTraits:
+    """What a template frame does not show of the rows that are aggregated."""
+
+    #: The whole input is there before anything is emitted (``execution.runtime-mode=batch``, or a job without live
+    #: input), so that an append without watermark has an end to wait for.
+    bounded: bool = False
+    #: The columns of all inputs, if some inputs have nulls where the template has none.
+    schema: StructType | None = None
+    #: The rows come from another stage, so no column says in which order they have arrived.
+    follows_a_stage: bool = False
+
+
 def plan_aggregate(
     frame: DataFrame,
     group_cols: Sequence[str | Column],
@@ -66,11 +79,9 @@ def plan_aggregate(
     event_time: str | None,
     output_mode: str | None,
     uid: str,
-    bounded: bool = False,
-    schema: StructType | None = None,
+    traits: InputTraits = InputTraits(),
     grouping: GroupingSets | None = None,
     pivot: Pivot | None = None,
-    follows_a_stage: bool = False,
 ) -> AggregateOperator:
     """Plan an aggregation.
 
@@ -81,19 +92,16 @@ def plan_aggregate(
         event_time: the column of ``withWatermark``; None: no watermark was declared.
         output_mode: ``append``, ``update`` or ``complete``; None: not known yet, everything else is checked.
         uid: id under which the state is stored.
-        bounded: True if the whole input is there before anything is emitted (``execution.runtime-mode=batch``, or a
-            job without live input), so that an append without watermark has an end to wait for.
-        schema: the columns of all inputs, if some inputs have nulls where ``frame`` has none.
+        traits: what ``frame`` does not show.
         grouping: the grouping sets; None: one, of all ``group_cols``.
         pivot: the values of a column that each of ``exprs`` is computed of; None: all rows.
-        follows_a_stage: the rows come from another stage, so no column says in which order they have arrived.
 
     Raises:
         PlanError: Spark cannot resolve it, or a function, key, window or output mode is not supported.
     """
     if not exprs:
         raise PlanError("agg needs at least one aggregate, such as F.count('*')")
-    template = _template(frame, schema or frame.schema, event_time)
+    template = _template(frame, traits.schema or frame.schema, event_time)
     columns = tuple(F.col(item) if isinstance(item, str) else item for item in group_cols)
     if pivot is not None:
         exprs = pivot.over(template, columns, exprs)
@@ -140,10 +148,10 @@ def plan_aggregate(
     for field in own_schema.fields:
         _arrow(field)
     key_types = _key_types(keys[:leading], key_fields.fields) + (() if grouping is None else (pa.int64(),))
-    mode = checked_output_mode(output_mode, keys, event_time, bounded=bounded)
+    mode = checked_output_mode(output_mode, keys, event_time, bounded=traits.bounded)
     group_columns = GroupColumns(
         columns,
-        sliding_window(template, logical, windows, keys),
+        sliding_window(template, logical, windows),
         written.columns,
         written.ordered if collected.ordered else (),
         own_types=_own_types(written.key_fields, key_fields, "__k") | _own_types(written.fields, partial_fields, "__b"),
@@ -157,7 +165,7 @@ def plan_aggregate(
         output_mode=mode,
         event_time=event_time,
         projection=None if planned.projection is None else planned.projection.with_own_fields(fold),
-        follows_a_stage=follows_a_stage,
+        follows_a_stage=traits.follows_a_stage,
     )
 
 

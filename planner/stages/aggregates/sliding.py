@@ -10,12 +10,10 @@ from pyspark.sql import functions as F
 
 from ....runtime.catalyst.spark_expressions import as_column, class_name, items, without_alias
 from ....runtime.catalyst.types.spark_durations import window_us
-from ....runtime.operators.aggregate.definition import GroupKey, SlidingWindow
+from ....runtime.operators.aggregate.definition import SlidingWindow
 
 
-def sliding_window(
-    template: DataFrame, logical: Any, windows: tuple[int, ...], keys: Sequence[GroupKey]
-) -> SlidingWindow | None:
+def sliding_window(template: DataFrame, logical: Any, windows: tuple[int, ...]) -> SlidingWindow | None:
     """A window that overlaps with its neighbours, if there is one."""
     for place in windows:
         call = without_alias(logical.groupingExpressions().apply(place))

@@ -11,7 +11,7 @@ from ....runtime.spec import Settings
 from ...inputs.schemas import check_distinct_columns
 from ..keys import Keys
 from ..stage import STAGE_UID, KeyedStage, StageInput, presented_as
-from .aggregate import checked_output_mode, plan_aggregate
+from .aggregate import InputTraits, checked_output_mode, plan_aggregate
 from .pivot import Pivot
 
 #: Why MAX_WATERMARK may not come at the switch where some grouping sets have no event time.
@@ -46,11 +46,9 @@ def aggregate_stage(
         event_time=event_time,
         output_mode=None,
         uid=STAGE_UID,
-        bounded=True,
-        schema=inputs.schema,
+        traits=InputTraits(bounded=True, schema=inputs.schema, follows_a_stage=bool(inputs.outputs)),
         grouping=grouping,
         pivot=pivot,
-        follows_a_stage=bool(inputs.outputs),
     )
     case_sensitive = inputs.case_sensitive
     # No format of Spark's writes or reads such rows, so the job would fail when its first ones are there.

@@ -36,7 +36,15 @@ from ....state.store.folder_owner import boot_id, is_alive, place, process_start
 from ...storage.checksummed import seal, unseal
 from ...storage.conditional import Version
 from ...storage.exclusive import read_version, swap
-from ...storage.filesystem import delete_quietly, exists, list_files, overwrite, read_bytes, write_atomically
+from ...storage.filesystem import (
+    delete_quietly,
+    exists,
+    is_local_disk,
+    list_files,
+    overwrite,
+    read_bytes,
+    write_atomically,
+)
 
 #: Version of the files that this code writes; version 1 is ``driver.json``.
 LEASE_VERSION = 2
@@ -221,7 +229,7 @@ class ClaimFolder:
         """
         path = f"{self.path}/{claim.name}{_BEAT}"
         data = json.dumps({"version": LEASE_VERSION, "count": count, "released": released}).encode()
-        if last is not None and not released and isinstance(self.filesystem, fs.LocalFileSystem):
+        if last is not None and not released and is_local_disk(self.filesystem):
             # After a crash of the machine nobody asks what its owner had counted last.
             overwrite(self.filesystem, path, data, durable=False)
             return Version(data, "")

@@ -13,6 +13,7 @@ from pyarrow import fs
 
 from ....errors import CorruptStateError
 from ....state.store.disk_syncs import sync_path
+from ...storage.filesystem import is_local_disk
 
 _CHUNK_BYTES = 1 << 20
 
@@ -37,7 +38,7 @@ def copy_file(source: fs.FileSystem, source_path: str, target: fs.FileSystem, ta
             digest.update(chunk)
             size_bytes += len(chunk)
             writer.write(chunk)
-    if isinstance(target, fs.LocalFileSystem):
+    if is_local_disk(target):
         sync_path(target_path)
     return CopyReport(size_bytes, digest.hexdigest())
 

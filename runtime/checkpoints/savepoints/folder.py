@@ -8,11 +8,9 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pyarrow import fs
-
 from ....state.store.disk_syncs import sync_path
 from ...connectors.transaction import SinkTransaction
-from ...storage.filesystem import resolve, write_atomically
+from ...storage.filesystem import is_local_disk, resolve, write_atomically
 from ...support.failpoints import failpoint
 from ..metadata import FORMAT_VERSION, CheckpointMetadata
 from .destination import DestinationClaim, check_destination, clear, give_free, give_up
@@ -42,7 +40,7 @@ class SavepointFolder:
         self._plan = plan_json.encode()
         self.filesystem, self.folder = resolve(destination)
         #: Where it will be: ``destination``, absolute if it is local.
-        self.path = self.folder if isinstance(self.filesystem, fs.LocalFileSystem) else destination
+        self.path = self.folder if is_local_disk(self.filesystem) else destination
         #: What is there and belongs to it, by its path below the folder.
         self.files: dict[str, SavepointFile] = {}
         self._is_finished = False
@@ -77,7 +75,7 @@ class SavepointFolder:
             stages: what the operators of its job's stages say of themselves, in topological order.
             max_parallelism: number of key groups.
         """
-        if isinstance(self.filesystem, fs.LocalFileSystem):
+        if is_local_disk(self.filesystem):
             for inner in {path.rpartition("/")[0] for path in self.files}:
                 sync_path(f"{self.folder}/{inner}")
         savepoint = Savepoint(

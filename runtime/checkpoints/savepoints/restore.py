@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pyarrow import ArrowException, fs
+from pyarrow import ArrowException
 
 from ....errors import CheckpointError, CheckpointMismatchError, CorruptStateError, OptionError
 from ....state.keys.registry import StateRegistry
@@ -26,7 +26,15 @@ from ...connectors.transaction import SinkTransaction
 from ...operators.contract import KeyedOperator
 from ...spec import JobSpec
 from ...storage.checksummed import seal, unseal
-from ...storage.filesystem import absolute, delete_quietly, exists, is_local, read_bytes, write_atomically
+from ...storage.filesystem import (
+    absolute,
+    delete_quietly,
+    exists,
+    is_local,
+    is_local_disk,
+    read_bytes,
+    write_atomically,
+)
 from ...storage.parallel import in_parallel
 from ...support.failpoints import failpoint
 from ..first_position import FOLDER as FIRST_POSITION
@@ -306,7 +314,7 @@ def _copy_source_logs(savepoint: SavepointStore, store: CheckpointStore) -> None
         store.filesystem.create_dir(target.rpartition("/")[0], recursive=True)
         source = f"{savepoint.location}/{file.path}"
         _copy_from(savepoint, source, store, target, CopyReport(file.size_bytes, file.sha256))
-        if isinstance(store.filesystem, fs.LocalFileSystem):  # where Hadoop keeps checksums, recovery compares them
+        if is_local_disk(store.filesystem):  # where Hadoop keeps checksums, recovery compares them
             folder, _, name = target.rpartition("/")
             content = read_bytes(store.filesystem, target)
             write_atomically(store.filesystem, f"{folder}/.{name}.crc", crc_file(content))

@@ -27,7 +27,7 @@ from ....errors import CheckpointError, OptionError
 from ....state.store.disk_syncs import sync_path
 from ...catalyst.columns import column_fold
 from ...storage.deletions import delete_files
-from ...storage.filesystem import absolute, appears_whole, delete_quietly, exists, list_files, resolve
+from ...storage.filesystem import absolute, appears_whole, delete_quietly, exists, is_local_disk, list_files, resolve
 from ...storage.folder_checks import check_folder
 from ...storage.parallel import in_parallel
 from ...storage.spark_paths import spark_uri
@@ -176,7 +176,7 @@ class ParquetSink(Sink):
             return
         if copies:
             self.staging.discard(transaction.files)
-        if staged and isinstance(self._filesystem, fs.LocalFileSystem):
+        if staged and is_local_disk(self._filesystem):
             # The marker that says "visible" must not outlive the renames.
             for folder in sorted(
                 {part for file in transaction.files for part in _and_above(file.folder)}, reverse=True

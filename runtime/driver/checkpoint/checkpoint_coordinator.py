@@ -34,7 +34,7 @@ from ...protocols.lifecycle.work import TaskWorker
 from ...support.failpoints import failpoint
 from ...support.ids import NO_CHECKPOINT, CheckpointId, EpochNumber
 from ..clocks import clock_ms
-from ..state.job_state import CheckpointSnapshot, JobState
+from ..state.job_state import CheckpointCause, CheckpointSnapshot, JobState
 from .async_checkpoint import CheckpointAbandoned, CheckpointServices, PendingCheckpoint
 from .checkpoint_cut import Declined, frozen_state, take_part
 from .checkpoint_reports import CheckpointReports
@@ -109,7 +109,7 @@ class CheckpointCoordinator:
             self.scheduler.triggered(clock_ms())
         elif wait:
             self.checkpoint(trigger)
-        elif (begun := self._begin(trigger)) is not None:
+        elif (begun := self._begin(CheckpointCause(trigger))) is not None:
             self._go_on_beside(begun)
 
     def keep_up(self) -> None:
@@ -150,7 +150,7 @@ class CheckpointCoordinator:
             CheckpointError: as of :meth:`checkpoint`.
         """
         self.wait()
-        begun = self._begin(trigger)
+        begun = self._begin(CheckpointCause(trigger))
         if begun is not None:
             self._go_on_beside(begun)
 
@@ -210,42 +210,30 @@ class CheckpointCoordinator:
                 ``execution.checkpointing.tolerable-failed-checkpoints`` allows, or another driver has taken over.
         """
         self.wait()
-        begun = self._begin(trigger, drained=drained, savepoint=savepoint)
+        begun = self._begin(CheckpointCause(trigger, drained, savepoint))
         if begun is None:
             return None
         self.beside_and_wait(begun.work)
         return self._take_over(begun, close=close)
 
-    def _begin(
-        self, trigger: str, *, drained: bool = False, savepoint: DueSavepoint | None = None
-    ) -> PendingCheckpoint | None:
+    def _begin(self, cause: CheckpointCause) -> PendingCheckpoint | None:
         """Cut; None if that failed tolerably."""
         number = self.next_id
         self._attempted_id = number
         self.scheduler.began(clock_ms())
         try:
-            return PendingCheckpoint(self._cut(number, trigger, drained, savepoint), self.services)
+            return PendingCheckpoint(self._cut(number, cause), self.services)
         except Exception as failure:
-            self._failed(number, trigger, failure)
+            self._failed(number, cause.trigger, failure)
             return None
 
-    def _cut(
-        self, number: CheckpointId, trigger: str, drained: bool, savepoint: DueSavepoint | None
-    ) -> CheckpointSnapshot:
+    def _cut(self, number: CheckpointId, cause: CheckpointCause) -> CheckpointSnapshot:
         """Have every task take part, and freeze what the checkpoint holds."""
         take_part(self.tasks.lifecycle, number)
         failpoint("checkpoint-start")
         if self.state.epoch > self._epoch and not self.services.job.sink.shows_at_once:
             self.stage_result()
-        return frozen_state(
-            self.services,
-            self.state,
-            self.tasks.lifecycle,
-            number,
-            trigger,
-            drained=drained,
-            savepoint=savepoint,
-        )
+        return frozen_state(self.services, self.state, self.tasks.lifecycle, number, cause)
 
     # -- beside the epochs -------------------------------------------------------------------------------------------
 
@@ -305,7 +293,7 @@ class CheckpointCoordinator:
             why = one.failure or CheckpointAbandoned("the query has failed")
             self._abort(one.cut.number)
             self.scheduler.ended_checkpoint(clock_ms(), failed=True)
-            self.on_failed(checkpoint_failed(one.cut.number, one.cut.trigger, "aborted", why))
+            self.on_failed(checkpoint_failed(one.cut.number, one.cut.cause.trigger, "aborted", why))
 
     def _take_over(self, one: PendingCheckpoint, *, close: bool) -> CheckpointCompleted | None:
         """Have the job's state, tasks and users learn how a checkpoint went; None: it has failed tolerably.
@@ -317,10 +305,10 @@ class CheckpointCoordinator:
         if one.metadata is None:
             assert one.failure is not None, "it is there, or something has failed"
             if isinstance(one.failure, LocationLost):  # what others have taken over is not this run's to tolerate
-                self.on_failed(checkpoint_failed(cut.number, cut.trigger, "aborted", one.failure))
+                self.on_failed(checkpoint_failed(cut.number, cut.cause.trigger, "aborted", one.failure))
             if isinstance(one.failure, LocationLost) or not isinstance(one.failure, Exception):
                 raise one.failure
-            self._failed(cut.number, cut.trigger, one.failure)
+            self._failed(cut.number, cut.cause.trigger, one.failure)
             return None
         self._failures, self.last, self._epoch = 0, one.metadata, cut.epoch
         self._shards = {stage.uid: len(stage.shards) for stage in cut.stages}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ....errors import CheckpointError
 from ....state.keys.keygroups import ShardId
-from ...checkpoints.metadata import DueSavepoint, SparkPosition
+from ...checkpoints.metadata import SparkPosition
 from ...protocols.lifecycle.job import JobLifecycle
 from ...support.failpoints import failpoint
 from ...support.ids import CheckpointId
 from ..coordinators.task_graph import stage_task
-from ..state.job_state import CheckpointSnapshot, JobState
+from ..state.job_state import CheckpointCause, CheckpointSnapshot, JobState
 from .async_checkpoint import CheckpointServices
 
 
@@ -36,10 +36,7 @@ def frozen_state(
     state: JobState,
     lifecycle: JobLifecycle,
     number: CheckpointId,
-    trigger: str,
-    *,
-    drained: bool,
-    savepoint: DueSavepoint | None,
+    cause: CheckpointCause,
 ) -> CheckpointSnapshot:
     """Freeze what a checkpoint holds.
 
@@ -48,9 +45,7 @@ def frozen_state(
         state: the job's.
         lifecycle: of the job's tasks, which have taken part.
         number: the checkpoint's id.
-        trigger: why it is taken.
-        drained: whether a drain ends with it.
-        savepoint: what it is taken for; None: for itself.
+        cause: why it is taken.
     """
     job, position = services.job, _position(services, state)
     events = services.events.begin(number)
@@ -59,7 +54,7 @@ def frozen_state(
     return CheckpointSnapshot.of(
         state,
         number,
-        trigger,
+        cause,
         finished_shards={
             uid: {ShardId(task.index) for task in finished if task.vertex == stage_task(uid)} for uid in state.stages
         },
@@ -68,8 +63,6 @@ def frozen_state(
         form=job.staged_form,
         merges_epochs=job.sink.merges_epochs,
         branch=services.store.branch.number,
-        drained=drained,
-        savepoint=savepoint,
     )
 
 

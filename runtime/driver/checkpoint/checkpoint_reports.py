@@ -30,8 +30,8 @@ class CheckpointReports:
         self._last_files = frozenset(files)
         return CheckpointCompleted(
             checkpoint_id=cut.number,
-            trigger=cut.trigger,
-            kind=SAVEPOINT if cut.trigger == SAVEPOINT else metadata.kind,
+            trigger=cut.cause.trigger,
+            kind=SAVEPOINT if cut.cause.trigger == SAVEPOINT else metadata.kind,
             drained=metadata.is_drained,
             duration_ms=one.duration_ms,
             max_duration_ms=one.duration_ms,

@@ -49,7 +49,7 @@ def check_showable(job: JobSpec, store: CheckpointStore, metadata: CheckpointMet
     transaction = store.restaged(metadata.checkpoint_id) or metadata.transaction
     if transaction.form is not None and not store.is_committed(metadata.checkpoint_id):
         mine = job.staged_form
-        old = _Old.of(job, store, transaction, mine, metadata.job_id)
+        old = _Old.of(store, transaction, mine, metadata.job_id)
         if old.must_be_made_anew(mine, job.sink.takes_rows) and old.left:
             sources_of(mine.columns, old.form.columns, _what(metadata))
 
@@ -64,7 +64,7 @@ def pending_transaction(job: JobSpec, store: CheckpointStore, metadata: Checkpoi
     """
     transaction = store.restaged(metadata.checkpoint_id) or metadata.transaction
     mine = job.staged_form
-    old = _Old.of(job, store, transaction, mine, metadata.job_id)
+    old = _Old.of(store, transaction, mine, metadata.job_id)
     check_staged(old.filesystem, old.folder, transaction.files)
     if not old.must_be_made_anew(mine, job.sink.takes_rows):
         return transaction
@@ -99,9 +99,7 @@ class _Old:
     target: str | None
 
     @classmethod
-    def of(
-        cls, job: JobSpec, store: CheckpointStore, transaction: SinkTransaction, mine: StagedForm, job_id: JobId
-    ) -> _Old:
+    def of(cls, store: CheckpointStore, transaction: SinkTransaction, mine: StagedForm, job_id: JobId) -> _Old:
         form = transaction.form
         # Before it was recorded it was where the sink has it.
         path = mine.path if form is None else form.path

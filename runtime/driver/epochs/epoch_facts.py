@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import Row
 
@@ -15,18 +16,28 @@ from ...tasks.report import ShardReport
 from ..state.job_state import JobState
 
 
+@dataclass(frozen=True)
+class EpochMeasures:
+    """What the driver has measured of an epoch, beside the reports of its shards."""
+
+    #: Seconds that it took in all.
+    elapsed_s: float
+    #: Numbers of events; None: there is no coordinator.
+    coordinator: Mapping[str, int] | None
+    #: What was observed of rows on their way, by name.
+    observed: Mapping[str, Row]
+    #: Of its messages; None: it is not known.
+    latencies: Latencies | None = None
+
+
 def epoch_applied(
     job: JobSpec,
     state: JobState,
     phase: Phase,
     spec: EpochSpec,
     reports: Mapping[str, Sequence[ShardReport]],
-    *,
-    elapsed_s: float,
+    measures: EpochMeasures,
     now_ms: int,
-    coordinator: Mapping[str, int] | None,
-    observed: Mapping[str, Row],
-    latencies: Latencies | None = None,
 ) -> EpochReport:
     """An epoch that the state has just taken over.
 
@@ -36,11 +47,8 @@ def epoch_applied(
         phase: the phase it belongs to.
         spec: what the epoch began with.
         reports: the winners, by stage.
-        elapsed_s: seconds that it took in all.
+        measures: what the driver has measured of it.
         now_ms: the clock that tells idle inputs.
-        coordinator: numbers of events; None: there is no coordinator.
-        observed: what was observed of rows on their way, by name.
-        latencies: of its messages; None: it is not known.
     """
     times = {
         name: InputEventTime(
@@ -60,7 +68,7 @@ def epoch_applied(
         epoch=spec.epoch,
         style=spec.style,
         phase=phase.kind,
-        elapsed_s=elapsed_s,
+        elapsed_s=measures.elapsed_s,
         watermark_ms=min((state.stages[stage.uid].watermark.current_ms for stage in timed), default=MIN_WATERMARK),
         max_event_time_ms=max(seen, default=None),
         sources=tuple(
@@ -79,7 +87,7 @@ def epoch_applied(
             )
             for stage in job.stages
         ),
-        coordinator=coordinator,
-        observed=observed,
-        latencies=latencies,
+        coordinator=measures.coordinator,
+        observed=measures.observed,
+        latencies=measures.latencies,
     )

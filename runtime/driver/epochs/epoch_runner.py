@@ -24,7 +24,7 @@ from ..clocks import now_ms
 from ..coordinators.event_channels import JobEvents
 from ..state.job_state import JobState
 from ..state.stage_state import StageState
-from .epoch_specs import OBSERVED, last_epoch_of, sorted_pass_of, streaming_epoch_of
+from .epoch_specs import OBSERVED, PassInput, last_epoch_of, sorted_pass_of, streaming_epoch_of
 from .graph_epochs import GraphEpochs
 from .pinned_backlog import PinnedBacklog
 from .source_rows import SourceRows
@@ -118,13 +118,11 @@ class EpochRunner:
                     state,
                     time_ms,
                     own_ms,
-                    reach,
+                    PassInput(reach, frame is not None, rows is not None and not rows.nothing_came),
                     drop_late=drop_late,
                     keep_state=self.job.keeps_state,
                     in_order=self.graph.times.in_order(stage),
                     at_end=at_end,
-                    has_rows=frame is not None,
-                    has_input=rows is not None and not rows.nothing_came,
                 )
                 visited = None if rows is None or frame is not None else self._without_rows(stage, spec)
                 request = StageRequest(spec, frame, inputs, visited, reach, timed)
@@ -219,13 +217,11 @@ class EpochRunner:
                 state,
                 now_ms(),
                 MAX_WATERMARK,
-                None,
+                PassInput(),
                 drop_late=False,
                 keep_state=True,
                 in_order=self.graph.times.in_order(self.job.stage_of(uid)),
                 at_end=True,
-                has_rows=False,
-                has_input=False,
             )
             self.graph.execute(phase, spec, {uid: StageRequest(spec)})
             failpoint("backlog-epoch-applied")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ...connectors.sources.live_inputs import Reach
 from ...operators.contract import EpochSpec, InOrder
@@ -16,19 +16,29 @@ from ..state.stage_state import StageState
 OBSERVED = MIN_WATERMARK
 
 
+@dataclass(frozen=True)
+class PassInput:
+    """The rows of a sorted pass: none, unless something else is said."""
+
+    #: How far their event times go, where that is asked for.
+    reach: Reach | None = None
+    #: Whether the stage gets any.
+    has_rows: bool = False
+    #: Whether the sources have given something.
+    from_sources: bool = False
+
+
 def sorted_pass_of(
     state: JobState,
     stage: StageState,
     time_ms: int,
     final_ms: int | None,
-    reach: Reach | None,
+    rows: PassInput,
     *,
     drop_late: bool,
     keep_state: bool,
     in_order: bool,
     at_end: bool,
-    has_rows: bool,
-    has_input: bool,
 ) -> EpochSpec:
     """A pass over batch keyed state.
 
@@ -36,18 +46,16 @@ def sorted_pass_of(
         state: where the job stands.
         stage: where the stage stands.
         time_ms: processing time.
-        final_ms: final watermark of the keys; None: more of the backlog follows; ``OBSERVED``: what ``reach`` says.
-        reach: how far the event times of the pass go, where that is asked for.
+        final_ms: final watermark of the keys; None: more of the backlog follows; ``OBSERVED``: how far its rows reach.
+        rows: what there is of them.
         drop_late: rows behind what has fired are late.
         keep_state: False in batch mode, where each key ends with the pass.
         in_order: event-time timers fire between the rows of their key.  Not if more of the backlog follows, which may
             be earlier.
         at_end: all input ends with this pass.
-        has_rows: whether there are rows in it.
-        has_input: whether the sources have given something.
     """
     watermark = stage.watermark
-    reached_ms = watermark.would_reach({} if reach is None else reach.seen)
+    reached_ms = watermark.would_reach({} if rows.reach is None else rows.reach.seen)
     more_follows = final_ms is None
     firing_ms = MIN_WATERMARK if final_ms is None else reached_ms if final_ms == OBSERVED else final_ms
     in_order = in_order and not more_follows
@@ -62,14 +70,14 @@ def sorted_pass_of(
         keep_state=keep_state,
         timers_at_max="ignore" if at_end else "carry",
         # FLIP-327 to the letter has nothing fire between the rows of a key and MAX_WATERMARK.
-        reached_watermark_ms=reached_ms if in_order or not has_rows else MIN_WATERMARK,
+        reached_watermark_ms=reached_ms if in_order or not rows.has_rows else MIN_WATERMARK,
         in_order=InOrder(watermark.fired_ms, watermark.greatest_delay_ms, reached_ms) if in_order else None,
         first=state.epoch == 0,
         is_backlog=state.is_backlog,
         delay_ms=watermark.greatest_delay_ms,
         more_follows=more_follows,
         drops_late=drop_late,
-        has_input=has_input,
+        has_input=rows.from_sources,
     )
 
 

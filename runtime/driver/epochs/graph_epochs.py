@@ -35,7 +35,7 @@ from ..clocks import now_ms
 from ..coordinators.event_channels import JobEvents
 from ..state.job_state import JobState
 from ..state.stage_handoffs import output_place_of
-from .epoch_facts import epoch_applied
+from .epoch_facts import EpochMeasures, epoch_applied
 from .epoch_specs import following_epoch_of, whole_result_of
 from .event_times import EventTimes, Look
 from .handed_on_rows import HandedOnRows
@@ -316,19 +316,8 @@ class GraphEpochs:
             self.events.hand_over()
         elapsed_s = time.monotonic() - started
         self.applied()
-        fact = epoch_applied(
-            self.job,
-            self.state,
-            phase,
-            base,
-            reports,
-            elapsed_s=elapsed_s,
-            now_ms=now_ms(),
-            coordinator=self.events.counts,
-            observed=self._observed.of(runs),
-            latencies=latencies,
-        )
-        self.listener.on(fact)
+        measures = EpochMeasures(elapsed_s, self.events.counts, self._observed.of(runs), latencies)
+        self.listener.on(epoch_applied(self.job, self.state, phase, base, reports, measures, now_ms()))
 
     def _discard_handoffs(self, runs: Mapping[str, StageRun]) -> None:
         """Remove what stages have handed on, unless a restarted driver may want it."""

@@ -111,7 +111,7 @@ class SourceRows:
             # What is observed together has become one frame.
             mixed = len(taken) > 1 and any(read.is_observed for read in stage.reads)
             lives = with_file_rows(frames[histories:], are_live=True) if self.by_file and not mixed else None
-            frames = in_one_order(None if mixed else with_file_rows(frames[:histories]), frames, histories, lives)
+            frames = in_one_order(None if mixed else with_file_rows(frames[:histories]), frames, lives)
         if not stage.needs_input_column:  # others may read several live inputs of the same lane
             # Spark plans one more step for it even if there is no such column.
             frames = [frame.drop(INPUT_COLUMN) if INPUT_COLUMN in frame.columns else frame for frame in frames]

@@ -13,15 +13,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
-from pyarrow import fs
-
 from ....state.keys.keygroups import ShardId
 from ...metrics.events.event_parts import Latencies
 from ...metrics.events.events import RealTimeProgressed
 from ...support.ids import NO_BATCH, NO_EPOCH, BatchId, EpochNumber
 from ...tasks.realtime.latency_histogram import EpochProgress, LatencyHistogram
 from ...tasks.realtime.run_folder import RunFolder
-from ...tasks.realtime.shard_progress import TELL_EVERY_S, TELL_FAR_EVERY_S
 
 logger = logging.getLogger(__name__)
 
@@ -49,8 +46,6 @@ class EpochWatch:
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._folder, self._shards, self._listener, self._now_s = folder, shards, listener, now_s
-        is_local = isinstance(folder.filesystem, fs.LocalFileSystem)
-        self._every_s = TELL_EVERY_S if is_local else TELL_FAR_EVERY_S
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._batch, self._epoch, self._began_s = NO_BATCH, NO_EPOCH, 0.0
@@ -95,7 +90,7 @@ class EpochWatch:
 
     def _run(self) -> None:
         failures = 0
-        while not self._over.wait(self._every_s):
+        while not self._over.wait(self._folder.progress_interval_s):
             try:
                 self.look()
                 failures = 0

@@ -1,16 +1,13 @@
-"""The input and the output of a job's one stage in Real-Time Mode, and why they cannot be had."""
+"""The rows of a job's one stage in Real-Time Mode, and why they cannot be had."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...catalyst.spark_session import empty_frame
 from ...jobs.executor import sort_plan
 from ...jobs.realtime.live_rows import LiveRows, NotLiveRows
 from ...operators.contract import EpochSpec
 from ...protocols.event_time import MIN_WATERMARK
-from ...scan.output_rows import OutputRows, output_rows
-from ...scan.parquet_scan import NotTakenError
 from ...support.ids import NO_EPOCH
 from ..epochs.source_rows import SourceRows
 
@@ -54,34 +51,6 @@ def why_not_rows(job: JobSpec) -> str | None:
     try:
         live_rows(job, job.settings.max_parallelism)
     except NotLiveRows as error:
-        return str(error)
-    return None
-
-
-def live_output(job: JobSpec) -> OutputRows | None:
-    """How the tasks of the stage make the output of its rows; None: these are the output.
-
-    Raises:
-        NotTakenError: Spark has to make it; says why.
-    """
-    (stage,) = job.stages
-    projection, transform = stage.operator.projection, job.output_transform
-    if projection is None and transform is None:
-        return None
-    if projection is not None:
-        rows = empty_frame(job.planning, projection.row_schema)
-        made = projection.made_of(rows)
-    else:
-        assert transform is not None, "something makes the output"
-        rows = made = empty_frame(job.planning, transform.row_schema)
-    return output_rows(made if transform is None else transform.over(made), rows)
-
-
-def why_not_output(job: JobSpec) -> str | None:
-    """Why the tasks of a job's stage cannot make its output, in words; None: they can."""
-    try:
-        live_output(job)
-    except NotTakenError as error:
         return str(error)
     return None
 

@@ -23,24 +23,17 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from ....errors import MixedModeError, PlanError, QueryError
-from ...catalyst.columns import column_fold
 from ...catalyst.spark_cluster import most_task_failures
 from ...catalyst.spark_plans import analyzed, frame_of
 from ...checkpoints.metadata import SparkPosition
-from ...connectors.sinks.kafka.live_messages import LiveMessages, live_options
-from ...connectors.sinks.kafka.messages import MessageColumns
-from ...connectors.sinks.kafka.sink import KafkaSink
-from ...connectors.sinks.spark_writer import SparkWriterSink
 from ...jobs.realtime.live_rows import LiveRows, NotLiveRows
 from ...jobs.stage_epoch import StageEpoch, StageResult
 from ...jvm.job_cancellation import is_stopped
 from ...metrics.events.events import RealTimeProgressed
 from ...operators.contract import EpochSpec
-from ...spark_io.spark_kafka import topic_range
-from ...spark_io.spark_sources import sources
 from ...storage.spark_paths import spark_uri
 from ...support.failpoints import failpoint
-from ...support.ids import NO_BATCH, BatchId
+from ...support.ids import NO_BATCH, BatchId, EpochNumber
 from ...tasks.realtime.change_segments import SegmentPolicy
 from ...tasks.realtime.latency_histogram import EpochProgress
 from ...tasks.realtime.realtime_task import RealTimeTask
@@ -55,19 +48,19 @@ from ...tasks.realtime.run_folder import (
 from ..clocks import now_ms
 from ..epochs.epoch_specs import streaming_epoch_of
 from ..epochs.stage_runs import StageRequest
-from ..requests.commit_queue import CommitRequest
 from ..run.idle_wait import wait_until_due
 from ..run.running_job import RunningJob
 from ..run.shutdown import Ending
+from .awaited_output import AwaitedOutput
 from .epoch_check import check_whole
 from .epoch_watch import EpochWatch, latencies_of, summed_up
-from .live_input import live_output, live_rows
-from .realtime_query import BatchEnd, Offsets, RealTimeQuery, SourcePosition, write_log
+from .live_input import live_rows
+from .live_output import live_messages, live_output
+from .realtime_query import BatchEnd, RealTimeQuery, SourcePosition, write_log
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from ...connectors.sinks.base import Sink
     from ...spec import Phase, StageSpec
     from ..state.stage_state import StageState
 
@@ -171,8 +164,11 @@ class RealTimePhase:
     _slots_until_s: float = field(init=False, default=0.0)
     #: Tells how far the epoch in hand is.
     _watch: EpochWatch = field(init=False)
-    #: Who waits for output, and where the topic ended when that was seen: an epoch ends by the clock, whatever waits.
-    _waiting: dict[CommitRequest, Offsets] = field(init=False, default_factory=dict)
+    #: Who waits for output.
+    _awaited: AwaitedOutput = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._awaited = AwaitedOutput(self.run.job, self.run.context.commits)
 
     def _tell(self, progress: RealTimeProgressed) -> None:
         """Have everybody who looks or listens know how far the epoch in hand is."""
@@ -290,7 +286,7 @@ class RealTimePhase:
                     return
         failpoint("realtime-committed")
         self._slots_until_s, self.has_committed = 0.0, True
-        self._grant(told.end.offsets)
+        self._awaited.grant(told.end.offsets)
         self.ending.serve(self.phase)
         self._order(BatchId(batch + 1), progress)
         self.folder.forget(batch, len(shards))
@@ -317,25 +313,7 @@ class RealTimePhase:
         self._began_s = time.monotonic()
         self.folder.write_order(batch, EpochOrder(self._spec, tuple(held.manifests)))
         self._watch.begin(batch, self._spec.epoch, before)
-        self._note_requests()
-
-    def _note_requests(self) -> None:
-        """Remember where the topic ends for those who have asked for output since the driver looked last."""
-        new = [one for one in self.run.context.commits.pending() if one not in self._waiting]
-        if new and self.run.job.live is not None:
-            source = next(one for one in sources(self.run.job.live) if one.is_streaming)
-            topic = topic_range(self.run.job.spark, source.options["subscribe"].strip(), source.options)
-            self._waiting.update({one: dict(topic.ends) for one in new})
-
-    def _grant(self, committed: Offsets) -> None:
-        """Answer those whose rows are committed."""
-        done = [
-            request
-            for request, ends in self._waiting.items()
-            if all(committed.get(partition, 0) >= at for partition, at in ends.items())
-        ]
-        self.run.context.commits.grant(done)
-        self._waiting = {request: ends for request, ends in self._waiting.items() if request not in done}
+        self._awaited.note()
 
     def _task(self, rows: LiveRows) -> RealTimeTask:
         run = self.run
@@ -349,7 +327,7 @@ class RealTimePhase:
             states=shard_task.states.emptied(),
             rows=rows.portions,
             output=live_output(run.job),
-            messages=live_messages(run.job.sink, run.job.spark, self._number, run.state.epoch + 1),
+            messages=live_messages(run.job.sink, run.job.spark, self._number, EpochNumber(run.state.epoch + 1)),
             segments=SEGMENTS,
         )
 
@@ -364,27 +342,6 @@ class RealTimePhase:
     def _stage(self) -> tuple[StageSpec, StageState]:
         (stage,) = self.run.job.stages
         return stage, self.run.state.stages[stage.uid]
-
-
-def live_messages(sink: Sink, spark: SparkSession, run: int, since: int) -> LiveMessages:
-    """How rows are sent that go to a sink of Kafka.
-
-    Args:
-        sink: the job's.
-        spark: its session.
-        run: number of the run.
-        since: the epoch that it begins with.
-
-    Raises:
-        PlanError: it is another sink.
-        OptionError: the client that sends from tasks does not know an option.
-    """
-    if not isinstance(sink, (KafkaSink, SparkWriterSink)) or sink.name.lower() != KafkaSink.name:
-        raise PlanError(
-            f'trigger(realTime=…) sends rows to Kafka, and the output goes to {sink.name}: use format "kafka"'
-        )
-    columns = MessageColumns.of(sink.schema, sink.options, column_fold(spark))
-    return LiveMessages(live_options(sink.options), columns, run, since)
 
 
 def _committed(run: RunningJob) -> tuple[SourcePosition | None, BatchId]:

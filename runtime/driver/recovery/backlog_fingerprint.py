@@ -81,7 +81,7 @@ def backlog_fingerprint(job: JobSpec, parallelism: int, max_parallelism: int) ->
         ],
         "versions": [pyspark.__version__, sys.version],
     }
-    return _digest(json.dumps(parts, sort_keys=True, default=str).encode())
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _changes_results(setting: str) -> bool:
@@ -163,7 +163,3 @@ def _plan_text(frame: DataFrame, plan: Any) -> str:
     """The whole plan as text."""
     with whole_plans(frame.sparkSession):
         return _KAFKA_OBJECTS.sub(r"\1\2", _EXPRESSION_ID.sub("#", plan.treeString()))
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

@@ -24,7 +24,7 @@ from ...checkpoints.spark_log import is_unfinished
 from ...checkpoints.store import CheckpointStore
 from ...connectors.staging_folder import StagingFolder
 from ...spec import JobSpec
-from ...storage.filesystem import delete_quietly, exists, list_files, write_atomically
+from ...storage.filesystem import delete_quietly, exists, is_local_disk, list_files, write_atomically
 from ...storage.parallel import in_parallel
 from ...storage.spark_paths import spark_uri
 from ...support.failpoints import failpoint
@@ -132,7 +132,7 @@ def link_or_copy(filesystem: fs.FileSystem, source: str, target: str, size_bytes
     if found.type != fs.FileType.File or found.size != size_bytes:
         raise CorruptStateError(f"state file {source} is missing, or has not the {size_bytes} bytes that it had")
     delete_quietly(filesystem, target)
-    if isinstance(filesystem, fs.LocalFileSystem):
+    if is_local_disk(filesystem):
         try:
             os.link(source, target)
         except OSError:  # a filesystem without links

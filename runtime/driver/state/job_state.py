@@ -143,6 +143,17 @@ class JobState:
 
 
 @dataclass(frozen=True)
+class CheckpointCause:
+    """Why a checkpoint is taken."""
+
+    trigger: str
+    #: Whether it is the end of a drain.
+    drained: bool = False
+    #: What it is taken for; None: for itself.
+    savepoint: DueSavepoint | None = None
+
+
+@dataclass(frozen=True)
 class CheckpointSnapshot:
     """All that a checkpoint holds, frozen between two epochs; nothing that happens later is seen in it."""
 
@@ -153,8 +164,7 @@ class CheckpointSnapshot:
     calls: tuple[SinkCall, ...]
     #: Id of the last call so far, those of earlier checkpoints included.
     last_call_id: int
-    #: Why it is taken.
-    trigger: str
+    cause: CheckpointCause
     job_id: JobId
     timestamp_ms: int
     epoch: EpochNumber
@@ -171,17 +181,13 @@ class CheckpointSnapshot:
     rows_late_total: int
     #: The job has ended with it.
     finished: bool
-    #: Whether it is the end of a drain.
-    drained: bool
-    #: What it is taken for; None: for itself.
-    savepoint: DueSavepoint | None
 
     @classmethod
     def of(
         cls,
         state: JobState,
         number: CheckpointId,
-        trigger: str,
+        cause: CheckpointCause,
         *,
         finished_shards: Mapping[str, Collection[ShardId]],
         events: Mapping[str, StoredEvents],
@@ -189,23 +195,19 @@ class CheckpointSnapshot:
         merges_epochs: bool = True,
         position: SparkPosition | None = None,
         branch: int = 0,
-        drained: bool = False,
-        savepoint: DueSavepoint | None = None,
     ) -> CheckpointSnapshot:
         """A job as it stands now.
 
         Args:
             state: where it stands.
             number: the checkpoint's id.
-            trigger: why it is taken.
+            cause: why it is taken.
             finished_shards: by stage those that have finished for good.
             events: by stage what its coordinator's checkpoint holds; only stages that have one.
             form: what the pending output is.
             merges_epochs: whether one call of the sink's function gets the output of all epochs.
             position: Spark's behind the last micro-batch of the live source; None: there was none.
             branch: that of the location.
-            drained: whether it is the end of a drain.
-            savepoint: what it is taken for; None: for itself.
         """
         watermark = state.first_stage.watermark
         inputs = {name: one.inputs[name] for name, one in state.live_watermarks.items()}
@@ -217,7 +219,7 @@ class CheckpointSnapshot:
             ordinal=next_ordinal(state.ordinal, branch, now_ms),
             calls=calls,
             last_call_id=calls[-1].id if calls else state.call_id,
-            trigger=trigger,
+            cause=cause,
             job_id=state.job_id,
             timestamp_ms=now_ms,
             epoch=state.epoch,
@@ -238,8 +240,6 @@ class CheckpointSnapshot:
             form=form,
             rows_late_total=state.rows_late_total,
             finished=state.finished,
-            drained=drained,
-            savepoint=savepoint,
         )
 
     def to_metadata(self, *, with_state: bool) -> CheckpointMetadata:
@@ -248,7 +248,7 @@ class CheckpointSnapshot:
         return CheckpointMetadata(
             checkpoint_id=self.number,
             kind="completion" if self.finished else "checkpoint",
-            trigger=self.trigger,
+            trigger=self.cause.trigger,
             job_id=self.job_id,
             timestamp_ms=self.timestamp_ms,
             epoch=self.epoch,
@@ -270,6 +270,6 @@ class CheckpointSnapshot:
             last_call_id=self.last_call_id,
             late_rows=SinkTransaction(id=self.number, files=self.pending_late) if self.pending_late else None,
             rows_late_total=self.rows_late_total,
-            drained=self.drained,
-            savepoint=self.savepoint,
+            drained=self.cause.drained,
+            savepoint=self.cause.savepoint,
         )

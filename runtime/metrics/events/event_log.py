@@ -18,9 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from pyarrow import fs
-
-from ...storage.filesystem import delete_quietly, write_atomically
+from ...storage.filesystem import delete_quietly, is_local_disk, write_atomically
 from .event_files import EventFile, HistoryFolder, RunFolder, whole_lines
 from .event_fold import Folder, folded
 from .event_json import of_line, to_line
@@ -83,7 +81,7 @@ class EventLog:
         self._folder, self._run, self._limits = folder, run, limits or LogLimits()
         self._now_ms, self._clock_s = now_ms, clock_s
         self._filesystem = folder.filesystem
-        self._grows = isinstance(self._filesystem, fs.LocalFileSystem)
+        self._grows = is_local_disk(self._filesystem)
         self._fold = Folder(self._limits.window_ms)
         self._began: bytes = b""
         self._number = 0

@@ -14,7 +14,7 @@ from ..units import Unit, clock
 from .scales import Break, Rounds, Tick, TimeScale, ValueScale, decimal
 
 #: Of all charts, so that they stand under each other.
-WIDTH, LEFT, RIGHT = 1000.0, 84.0, 988.0
+LEFT, RIGHT = 84.0, 988.0
 #: Of one that shows values.
 HEIGHT, TOP, BOTTOM = 168.0, 14.0, 142.0
 #: A column of a chart: what falls into one is drawn as one.

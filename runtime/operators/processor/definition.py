@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pyspark import cloudpickle
@@ -68,6 +68,25 @@ class ProcessorHooks:
         )
 
 
+@dataclass(frozen=True)
+class CallingConvention:
+    """How handlers get rows and give them; state, timers and everything else do not depend on it."""
+
+    form: Form = field(default_factory=RowsForm)
+    #: How the rows of a key are cut into calls in a sorted pass; None: not at all, or by event time.
+    rows_per_call: RowsPerCall | None = None
+
+
+@dataclass(frozen=True)
+class EventLimits:
+    """What a processor may send to its coordinator."""
+
+    #: Whether there is one.
+    has_coordinator: bool = False
+    #: The most that one event, or a shard's own state, may take.
+    max_bytes: int = 1024 * 1024
+
+
 class ProcessorStage(KeyedOperator):
     """The keyed stage of a processor, without what it does.
 
@@ -81,10 +100,8 @@ class ProcessorStage(KeyedOperator):
         output_schema: schema of the rows that the processor yields.
         time_mode: ``"none"``, ``"processingTime"`` or ``"eventTime"``.
         initial: rows to start from; None: there are none.
-        has_coordinator: whether there is somebody to send events to.
-        event_max_bytes: the most that one event, or a shard's own state, may take.
-        form: how handlers get rows and give them; state, timers and everything else do not depend on it.
-        rows_per_call: how the rows of a key are cut into calls in a sorted pass; None: not at all, or by event time.
+        events: what it may send to its coordinator.
+        calls: how handlers get rows and give them.
         output_mode: as the user has given it; None: nobody needs to know.
     """
 
@@ -102,14 +119,12 @@ class ProcessorStage(KeyedOperator):
         output_schema: StructType,
         time_mode: TimeMode,
         initial: InitialState | None = None,
-        has_coordinator: bool = False,
-        event_max_bytes: int = 1024 * 1024,
-        form: Form | None = None,
-        rows_per_call: RowsPerCall | None = None,
+        events: EventLimits = EventLimits(),
+        calls: CallingConvention = CallingConvention(),
         output_mode: str | None = None,
     ) -> None:
-        self.form = form or RowsForm()
-        self.rows_per_call = rows_per_call
+        self.form = calls.form
+        self.rows_per_call = calls.rows_per_call
         self.output_mode = output_mode
         self.uid = uid
         self.key_columns = rows.key_columns
@@ -124,8 +139,8 @@ class ProcessorStage(KeyedOperator):
         self.hooks = ProcessorHooks.of(processor)
         self.has_end_hooks = bool(self.hooks.at_end)
         self.takes_events = callable(getattr(processor, "handleEvent", None))
-        self.has_coordinator = has_coordinator
-        self.event_max_bytes = event_max_bytes
+        self.has_coordinator = events.has_coordinator
+        self.event_max_bytes = events.max_bytes
         kind = (KIND_COLUMN,) if initial is not None else ()
         #: What the orderly stream's watermark follows: event times, or, behind another stage, when rows were emitted.
         self.clock_column = EMITTED_COLUMN if rows.follows_a_stage and self.has_timers else rows.event_time

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 
 from ....state.keys.keygroups import ShardId
 from ....state.store.files import StateFile
+from ....state.store.log import LogWriter
 from ....state.store.segmented_log import SegmentedLog
 from ...operators.open_epoch import OpenEpoch
 from ...support.failpoints import failpoint
@@ -58,7 +60,9 @@ class ChangeSegments:
         policy: SegmentPolicy,
     ) -> None:
         self._folder, self._batch, self._shard, self._states, self._policy = folder, batch, shard, states, policy
-        self.log = SegmentedLog(states.filesystem, states.pool, states.local_root, name, epoch)
+        self.log = SegmentedLog(
+            partial(LogWriter, states.filesystem, states.pool, states.local_root, epoch=epoch), name
+        )
         #: How many files others know of.
         self._known = 0
         self._follow_at_s = time.monotonic() + policy.follow_every_s

@@ -28,7 +28,15 @@ from ....state.keys.keygroups import ShardId
 from ....state.store.files import StateFile
 from ....state.store.state_manifest import StateManifest
 from ...operators.contract import EpochSpec
-from ...storage.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
+from ...storage.filesystem import (
+    delete_quietly,
+    exists,
+    is_local_disk,
+    list_files,
+    progress_interval_s,
+    read_bytes,
+    write_atomically,
+)
 from ...support.ids import BatchId
 from ..report import ShardReport
 from .latency_histogram import EpochProgress
@@ -122,6 +130,16 @@ class RunFolder:
     filesystem: fs.FileSystem
     path: str
 
+    @property
+    def is_local(self) -> bool:
+        """Whether it lies on a local disk."""
+        return is_local_disk(self.filesystem)
+
+    @property
+    def progress_interval_s(self) -> float:
+        """How often shards tell how far they are, and the driver looks."""
+        return progress_interval_s(self.filesystem)
+
     def make(self) -> None:
         """Make it."""
         for name in ("orders", "segments", "progress", "reports"):
@@ -137,9 +155,7 @@ class RunFolder:
         Raises:
             CheckpointError: the run is over, so no order will ever come.
         """
-        path, look_s = self._order(batch), _LOOK_EVERY_S
-        if not isinstance(self.filesystem, fs.LocalFileSystem):
-            look_s = _LOOK_FAR_EVERY_S
+        path, look_s = self._order(batch), _LOOK_EVERY_S if self.is_local else _LOOK_FAR_EVERY_S
         look_at = time.monotonic()
         while not exists(self.filesystem, path):
             if time.monotonic() >= look_at:
@@ -180,7 +196,7 @@ class RunFolder:
             OSError: it could not be written, as the run is over, say.
         """
         path = self._progress(batch, shard)
-        if not isinstance(self.filesystem, fs.LocalFileSystem):
+        if not self.is_local:
             with self.filesystem.open_output_stream(path) as stream:
                 stream.write(data)
             return

@@ -14,15 +14,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyarrow import fs
 
 from ....state.keys.keygroups import ShardId
 from ...support.ids import BatchId
 from .latency_histogram import EpochProgress
 from .run_folder import RunFolder
 
-#: How often a shard tells: on a local disk, and elsewhere.
-TELL_EVERY_S, TELL_FAR_EVERY_S = 1.0, 5.0
 #: So many portions are kept at most before they are summed up.
 _MOST_PORTIONS = 4096
 
@@ -40,9 +37,7 @@ class ShardProgress:
         self._folder, self._batch, self._shard = folder, batch, shard
         self._so_far = EpochProgress()
         self._portions: list[npt.NDArray[np.int64]] = []
-        self._is_local = isinstance(folder.filesystem, fs.LocalFileSystem)
-        self._every_s = TELL_EVERY_S if self._is_local else TELL_FAR_EVERY_S
-        self._tell_at_s = time.monotonic() + self._every_s
+        self._tell_at_s = time.monotonic() + folder.progress_interval_s
         self._has_news = False
         self._thread: ThreadPoolExecutor | None = None
         self._writing: Future[None] | None = None
@@ -90,10 +85,10 @@ class ShardProgress:
     def _tell(self) -> None:
         if self._writing is not None and not self._writing.done():
             return
-        self._has_news, self._tell_at_s = False, time.monotonic() + self._every_s
+        self._has_news, self._tell_at_s = False, time.monotonic() + self._folder.progress_interval_s
         self._sum_up()
         data = self._so_far.to_bytes()
-        if self._is_local:
+        if self._folder.is_local:
             self._write(data)
             return
         if self._thread is None:

@@ -72,7 +72,7 @@ def test_live_files_stay_until_a_checkpoint_holds_their_rows(spark: SparkSession
         for number, words in enumerate(("a c", "a", "b b")):
             job.land(f"{number}.txt", words)
             until(lambda done=before + number: job.committed > done)  # type: ignore[misc]
-        # Only now the cleaners are certainly those of the query that runs, and not of the one that has caught up before.
+        # Only now they are certainly those of the query that runs, not those of the one that has caught up.
         for cleaner in query._runner.context.live.cleaners.values():
             # As Spark's query does if it was about to when the cleaner was taken from it; there is no such file.
             cleaner.cleaner.clean(cleaner.entry(str(tmp_path / "gone"), 0, 0))

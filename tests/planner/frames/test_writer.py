@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from mixedmode import ExecutionPlan, OptionError, PlanError, read
-from mixedmode.planner.frames import writer as writer_module
 from mixedmode.planner.frames.frame import MixedFrame
 from mixedmode.planner.frames.writer import MixedStreamWriter
 from mixedmode.runtime.spec import JobSpec
@@ -36,14 +35,6 @@ def writer_of(frame: MixedFrame, *, mode: str = "append", times: str = "none") -
     """A writer of a counting job, to format noop."""
     counted = frame.groupBy("k").transformWithState(Counter(), "k string, n long", mode, times)
     return counted.writeStream.format("noop")
-
-
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[JobSpec]:
-    """The jobs that start() hands to the runtime, in place of running them."""
-    jobs: list[JobSpec] = []
-    monkeypatch.setattr(writer_module, "start_query", jobs.append)
-    return jobs
 
 
 def test_the_last_of_format_and_functions_takes_the_rows(both: MixedFrame) -> None:

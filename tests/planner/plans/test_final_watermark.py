@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from mixedmode import OptionError, read
-from mixedmode.planner.frames import writer as writer_module
 from mixedmode.planner.frames.frame import MixedFrame
 from mixedmode.planner.frames.writer import MixedStreamWriter
 from mixedmode.planner.plans.final_watermark import NAME
@@ -30,13 +29,6 @@ class Silent(StatefulProcessor):
 
     def close(self) -> None:
         pass
-
-
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[JobSpec]:
-    jobs: list[JobSpec] = []
-    monkeypatch.setattr(writer_module, "start_query", jobs.append)
-    return jobs
 
 
 def windows(frame: MixedFrame) -> MixedStreamWriter:

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from mixedmode.errors import PlanError, StateSchemaError
-from mixedmode.planner.stages.aggregates.aggregate import plan_aggregate
+from mixedmode.planner.stages.aggregates.aggregate import InputTraits, plan_aggregate
 from mixedmode.runtime.operators.aggregate.operator import AggregateOperator
 from mixedmode.runtime.operators.contract import EpochSpec
 from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
@@ -267,7 +267,7 @@ def test_update_with_a_session_window_is_refused_as_in_spark(frame: DataFrame) -
 
 def test_a_bounded_append_needs_no_watermark(frame: DataFrame) -> None:
     """The end of input completes every key."""
-    operator = plan(frame, ["k"], F.count("*"), output_mode="append", bounded=True)
+    operator = plan(frame, ["k"], F.count("*"), output_mode="append", traits=InputTraits(bounded=True))
     assert operator.output_mode == "append"
     assert not operator.uses_event_time
 

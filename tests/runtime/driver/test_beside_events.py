@@ -14,6 +14,7 @@ from graph_kinds import KEY, ROWS, Buckets
 from graph_support import Row, Stage
 from mixedmode.runtime.operators.contract import KeyedOperator
 from mixedmode.runtime.operators.keyed.keyed_input import KeyedInput
+from mixedmode.runtime.operators.processor.definition import EventLimits
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
 from mixedmode.runtime.spec import StageSpec
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -45,7 +46,7 @@ class Echoes(Buckets):
             rows=KeyedInput(ROWS, ("k",), KEY, None),
             output_schema=ROWS,
             time_mode="none",
-            has_coordinator=True,
+            events=EventLimits(has_coordinator=True),
         )
 
 

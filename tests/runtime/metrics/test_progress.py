@@ -77,7 +77,8 @@ def test_a_pass_is_told_while_it_runs_and_at_its_end(tmp_path: Path) -> None:
 
 def test_a_look_that_fails_is_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark may just be forgetting the stage that it is asked for: the pass is told of after that, too."""
-    monkeypatch.setattr("mixedmode.runtime.metrics.backlog_progress._PERIOD_S", 0.01)
+    monkeypatch.setattr("mixedmode.runtime.metrics.backlog_progress._RETRY_S", 0.01)
+    monkeypatch.setattr("mixedmode.runtime.metrics.backlog_progress.progress_interval_s", lambda _: 0.01)
     looks: list[int] = []
     heard = threading.Event()
 

@@ -46,7 +46,7 @@ def test_the_order_takes_sixteen_bytes_of_a_row(spark: SparkSession, tmp_path: o
     frame = spark.read.parquet(folder)
     read = with_file_rows([frame])
     assert read is not None
-    (ordered,) = in_one_order(read, [frame], 1)
+    (ordered,) = in_one_order(read, [frame])
     assert dict(ordered.drop("id").dtypes) == {ARRIVAL_FILE_COLUMN: "bigint", ARRIVAL_PLACE_COLUMN: "bigint"}
     assert ordered.select(ARRIVAL_FILE_COLUMN, ARRIVAL_PLACE_COLUMN).distinct().count() == 100
 
@@ -61,7 +61,7 @@ def test_messages_go_by_the_greatest_timestamp_so_far_and_never_against_their_of
     messages = frame.selectExpr("*", "timestamp_millis(CAST(1.7e12 + at * 1000 AS BIGINT)) AS timestamp")
     file, place = of_kafka()
     numbered = messages.selectExpr("*", f"{file} AS {ARRIVAL_FILE_COLUMN}", f"{place} AS {ARRIVAL_PLACE_COLUMN}")
-    (ordered,) = in_one_order([numbered], [numbered], 1)
+    (ordered,) = in_one_order([numbered], [numbered])
     found = ordered.orderBy(ARRIVAL_FILE_COLUMN, ARRIVAL_PLACE_COLUMN).collect()
     greatest: dict[int, float] = {}
     reached = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from mixedmode.errors import CheckpointError
 from mixedmode.state.backend.random_access import RocksDBKeyedState
 from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.keys.registry import StateRegistry
+from mixedmode.state.store.log import LogWriter
 from mixedmode.state.store.segmented_log import SegmentedLog
 from mixedmode.state.store.state_manifest import StateManifest
 from state_support import NUMBER, WHOLE, Workspace, contents
@@ -224,7 +226,7 @@ def test_changes_may_be_written_while_the_epoch_runs(
             manifest = manifest.append(writer.finish())
         local_copy = space.local_copy(manifest)
         state = RocksDBKeyedState(declared, local_copy if before else None, WHOLE, 0)
-        log = SegmentedLog(space.filesystem, space.pool, space.local, "e2", 2)
+        log = SegmentedLog(partial(LogWriter, space.filesystem, space.pool, space.local, epoch=2), "e2")
         numbers = count()
         for part in acts:
             for key, act in part:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import pytest
 from mixedmode.errors import CheckpointError
 from mixedmode.state.store import log as log_module
+from mixedmode.state.store.log import LogWriter
 from mixedmode.state.store.segmented_log import SegmentedLog
 from mixedmode.state.store.state_manifest import StateManifest
 from pyarrow import fs
@@ -15,7 +17,7 @@ from state_support import WHOLE, Workspace, contents, stored
 
 def segmented(space: Workspace, name: str = "e00000001-s0000-a") -> SegmentedLog:
     """A log of the workspace's pool."""
-    return SegmentedLog(space.filesystem, space.pool, space.local, name, 1)
+    return SegmentedLog(partial(LogWriter, space.filesystem, space.pool, space.local, epoch=1), name)
 
 
 def test_later_segments_win(workspace: Workspace) -> None:
@@ -112,7 +114,9 @@ def test_a_copy_that_cannot_be_brought_on_is_not_kept(workspace: Workspace) -> N
     """A segment that is missing is an error, and the copy is closed; the next one is made from committed files."""
     base = StateManifest(WHOLE, tuple(workspace.written(workspace.sst(0), [(stored(0, 1), b"base")])))
     workspace.local_copy(base)
-    other = SegmentedLog(fs.LocalFileSystem(), f"{workspace.root}/elsewhere", workspace.local, "e1", 1)
+    other = SegmentedLog(
+        partial(LogWriter, fs.LocalFileSystem(), f"{workspace.root}/elsewhere", workspace.local, epoch=1), "e1"
+    )
     other.put(stored(0, 2), b"new")
     with pytest.raises(CheckpointError, match="missing"):
         workspace.cache.follow("job", 0, base.append(other.finish()), workspace.pool)

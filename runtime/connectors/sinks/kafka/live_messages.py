@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from .....errors import CheckpointError
+from .....state.keys.keygroups import ShardId
+from ....support.ids import EpochNumber
 from .client import REQUEST_S, explained_kafka_error
 from .client_options import client_options
 from .messages import MessageColumns
@@ -63,7 +65,7 @@ class LiveMessages:
     config: Mapping[str, str]
     columns: MessageColumns
     run: int
-    since: int
+    since: EpochNumber
 
 
 class LiveSender:
@@ -75,7 +77,7 @@ class LiveSender:
         shard: the shard's.
     """
 
-    def __init__(self, messages: LiveMessages, epoch: int, shard: int) -> None:
+    def __init__(self, messages: LiveMessages, epoch: EpochNumber, shard: ShardId) -> None:
         self._columns = messages.columns
         self._producer, self._failures = _kept_producer(messages.config)
         self._failures.clear()  # an epoch that was given up has left them

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from ....protocols.rows_per_call import RowsPerCall
 from ....support.code_fingerprint import code_fingerprint
 from ...keyed.keyed_input import KeyedInput
-from ..definition import TimeMode
+from ..definition import CallingConvention, TimeMode
 from ..frames.frame_form import FramesForm, converted
 from ..frames.frame_settings import FrameSettings
 from ..operator import ProcessorOperator
@@ -68,8 +68,7 @@ class GroupStateOperator(ProcessorOperator):
             rows=rows,
             output_schema=output_schema,
             time_mode=TIME_MODES[timeout],
-            form=GroupStateFrames(settings),
-            rows_per_call=rows_per_call,
+            calls=CallingConvention(GroupStateFrames(settings), rows_per_call),
         )
         self._timeout = timeout
         self.processor_name = getattr(function, "__name__", type(function).__name__)

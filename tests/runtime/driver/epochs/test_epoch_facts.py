@@ -9,7 +9,7 @@ from typing import Any
 
 from mixedmode.runtime.checkpoints.metadata import SourceState
 from mixedmode.runtime.connectors.staging import StagedFile
-from mixedmode.runtime.driver.epochs.epoch_facts import epoch_applied
+from mixedmode.runtime.driver.epochs.epoch_facts import EpochMeasures, epoch_applied
 from mixedmode.runtime.driver.state.job_state import JobState
 from mixedmode.runtime.driver.state.stage_state import StageState
 from mixedmode.runtime.metrics.events.events import CheckpointCompleted
@@ -67,18 +67,8 @@ def after_an_epoch() -> JobState:
 def applied(state: JobState, epoch: EpochSpec, kind: str, elapsed_s: float, **counts: int) -> EpochReport:
     read = ("a", "b") if kind == "live" else ("history", "a", "b")
     phase = Phase(kind=kind, reason="", sources=read)  # type: ignore[arg-type]
-    coordinator = counts or None
-    return epoch_applied(
-        JOB,
-        state,
-        phase,
-        epoch,
-        {"stage-1": REPORTS},
-        elapsed_s=elapsed_s,
-        now_ms=NOW_MS,
-        coordinator=coordinator,
-        observed={},
-    )
+    measures = EpochMeasures(elapsed_s, counts or None, {})
+    return epoch_applied(JOB, state, phase, epoch, {"stage-1": REPORTS}, measures, NOW_MS)
 
 
 SHARED = """"stateOperators": [{"operatorName": "stage-1", "numRowsTotal": 16, "numRowsUpdated": 10, \

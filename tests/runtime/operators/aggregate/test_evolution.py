@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aggregate_support import Job, at, events, ms, same
 from mixedmode.errors import CheckpointMismatchError
-from mixedmode.planner.stages.aggregates.aggregate import plan_aggregate
+from mixedmode.planner.stages.aggregates.aggregate import InputTraits, plan_aggregate
 from mixedmode.runtime.operators.aggregate.operator import AggregateOperator
 from mixedmode.state.keys.registry import StateRegistry
 from mixedmode.state.store.compaction import rewrite
@@ -19,6 +19,8 @@ from pyarrow import fs
 from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+
+BOUNDED = InputTraits(bounded=True)
 
 pytestmark = pytest.mark.spark
 
@@ -32,7 +34,7 @@ def rows(spark: SparkSession) -> DataFrame:
 
 
 def planned(frame: DataFrame, exprs: Sequence[Column], groups: Sequence[Any] = ("k",)) -> AggregateOperator:
-    return plan_aggregate(frame, list(groups), exprs, event_time=None, output_mode="update", uid="agg", bounded=True)
+    return plan_aggregate(frame, list(groups), exprs, event_time=None, output_mode="update", uid="agg", traits=BOUNDED)
 
 
 def restarted(

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 from aggregate_support import events, measures, ms, out_of_order, same, tuples
-from mixedmode.planner.stages.aggregates.aggregate import plan_aggregate
+from mixedmode.planner.stages.aggregates.aggregate import InputTraits, plan_aggregate
 from mixedmode.runtime.operators.aggregate.grouping import GroupingSets
 from mixedmode.runtime.operators.aggregate.operator import AggregateOperator
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+
+BOUNDED = InputTraits(bounded=True)
 
 SETS = GroupingSets("groupingSets", 2, ((0,), (1,), ()))
 
@@ -28,7 +30,14 @@ def of_spark(frame: DataFrame, grouping: GroupingSets, groups: Sequence[Any], ex
 
 def planned(frame: DataFrame, groups: Sequence[Any], grouping: GroupingSets, mode: str = "append") -> AggregateOperator:
     return plan_aggregate(
-        frame, groups, measures(), event_time="ts", output_mode=mode, uid="agg", bounded=True, grouping=grouping
+        frame,
+        groups,
+        measures(),
+        event_time="ts",
+        output_mode=mode,
+        uid="agg",
+        traits=BOUNDED,
+        grouping=grouping,
     )
 
 

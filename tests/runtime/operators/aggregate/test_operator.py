@@ -9,19 +9,23 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from aggregate_support import events, measures, oracle, out_of_order, same
-from mixedmode.planner.stages.aggregates.aggregate import plan_aggregate
+from mixedmode.planner.stages.aggregates.aggregate import InputTraits, plan_aggregate
 from mixedmode.runtime.operators.contract import EpochSpec, ShardCounters
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.sorter.order import Ordering
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+BOUNDED = InputTraits(bounded=True)
+
 
 @pytest.mark.spark
 def test_batch_mode_emits_every_key_at_its_end_and_writes_no_state(spark: SparkSession, job: Any) -> None:
     """Without watermark or window, append has its moment at the end of input."""
     frame = events(spark, out_of_order(epochs=2, seed=1))
-    operator = plan_aggregate(frame, ["k"], measures(), event_time=None, output_mode="append", uid="agg", bounded=True)
+    operator = plan_aggregate(
+        frame, ["k"], measures(), event_time=None, output_mode="append", uid="agg", traits=BOUNDED
+    )
     running = job(operator)
     out = running.run(frame, firing_ms=MAX_WATERMARK, keep_state=False)
     same(out, oracle(frame, ["k"], measures()))
@@ -32,7 +36,9 @@ def test_batch_mode_emits_every_key_at_its_end_and_writes_no_state(spark: SparkS
 def test_bounded_append_over_several_chunks_emits_all_keys_at_the_end(spark: SparkSession, job: Any) -> None:
     """Keys without event time wait in the state until MAX_WATERMARK, those of early chunks too."""
     frame = events(spark, out_of_order(epochs=3, seed=2))
-    operator = plan_aggregate(frame, ["k"], measures(), event_time="ts", output_mode="append", uid="agg", bounded=True)
+    operator = plan_aggregate(
+        frame, ["k"], measures(), event_time="ts", output_mode="append", uid="agg", traits=BOUNDED
+    )
     running = job(operator)
     for epoch in range(2):
         assert running.run(frame.where(F.col("e") == epoch)) == []
@@ -110,7 +116,13 @@ def test_without_keys_the_end_of_input_gives_one_row_even_of_nothing(spark: Spar
     """As stock Spark's batch aggregate."""
     frame = spark.createDataFrame([], "v long")
     operator = plan_aggregate(
-        frame, [], [F.count("*"), F.sum("v")], event_time=None, output_mode="append", uid="agg", bounded=True
+        frame,
+        [],
+        [F.count("*"), F.sum("v")],
+        event_time=None,
+        output_mode="append",
+        uid="agg",
+        traits=BOUNDED,
     )
     assert job(operator).run(frame, firing_ms=MAX_WATERMARK, keep_state=False) == [(0, None)]
     running = job(operator)

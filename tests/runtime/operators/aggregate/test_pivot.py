@@ -8,12 +8,14 @@ import pyarrow as pa
 import pytest
 from aggregate_support import events, out_of_order, same, tuples
 from mixedmode.errors import PlanError
-from mixedmode.planner.stages.aggregates.aggregate import plan_aggregate
+from mixedmode.planner.stages.aggregates.aggregate import InputTraits, plan_aggregate
 from mixedmode.planner.stages.aggregates.pivot import Pivot
 from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+
+BOUNDED = InputTraits(bounded=True)
 
 pytestmark = pytest.mark.spark
 
@@ -65,7 +67,14 @@ def test_pivot_is_sparks(spark: SparkSession, job: Any, column: str, values: lis
     exprs = make()
     frame = events(spark, out_of_order(epochs=3, seed=3)).withColumn("t", F.expr("nullif(t, 't2')"))
     operator = plan_aggregate(
-        frame, ["k"], exprs, event_time=None, output_mode="append", uid="agg", bounded=True, pivot=Pivot(column, values)
+        frame,
+        ["k"],
+        exprs,
+        event_time=None,
+        output_mode="append",
+        uid="agg",
+        traits=BOUNDED,
+        pivot=Pivot(column, values),
     )
     expected = frame.groupBy("k").pivot(column, values).agg(*exprs)
     assert operator.output_schema.names == expected.columns
@@ -87,7 +96,14 @@ def test_a_dict_of_aggregates_has_sparks_order(spark: SparkSession) -> None:
 
     def plan(exprs: Any, pivot: Pivot) -> list[str]:
         operator = plan_aggregate(
-            frame, ["k"], exprs, event_time=None, output_mode="update", uid="agg", bounded=True, pivot=pivot
+            frame,
+            ["k"],
+            exprs,
+            event_time=None,
+            output_mode="update",
+            uid="agg",
+            traits=BOUNDED,
+            pivot=pivot,
         )
         return operator.output_schema.names
 

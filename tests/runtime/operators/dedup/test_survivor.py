@@ -88,7 +88,7 @@ def operator(frame: DataFrame, event_time: bool, method: str, *keys: str) -> Ded
 
 def unordered(frame: DataFrame) -> DataFrame:
     """The rows as those of a history that was shuffled."""
-    return in_one_order(None, [frame], 1)[0]
+    return in_one_order(None, [frame])[0]
 
 
 @pytest.mark.parametrize("event_time", [True, False])

@@ -14,7 +14,7 @@ from mixedmode.runtime.operators.contract import InOrder
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from orderly_stream import OrderlyKey, orderly_stream
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-from stage_support import COUNT, Input, Stage
+from stage_support import COUNT, Input, Stage, by_key
 
 DELAY_MS = 3
 #: Commands of a row: what is done to a timer at the row's time + offset, and when in the call.
@@ -91,14 +91,6 @@ class _Fields:
 def model(rows: list[Row], whims: list[tuple[str, int]]) -> dict[str, OrderlyKey]:
     """What the orderly stream gives."""
     return orderly_stream(lambda: Whimsical(whims), [(key, ms, _Fields(does)) for key, ms, does in rows], DELAY_MS)
-
-
-def by_key(output: list[tuple[Any, ...]]) -> dict[str, list[tuple[Any, ...]]]:
-    """The rows of each key in order."""
-    found: dict[str, list[tuple[Any, ...]]] = {}
-    for row in output:
-        found.setdefault(row[1], []).append(row)
-    return found
 
 
 def in_order(fired_ms: int = MIN_WATERMARK, upto_ms: int = MAX_WATERMARK) -> InOrder:

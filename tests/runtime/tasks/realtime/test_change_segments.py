@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from mixedmode.runtime.tasks.realtime.change_segments import ChangeSegments, SegmentPolicy
-from mixedmode.runtime.tasks.realtime.run_folder import RunFolder, run_folder
+from mixedmode.runtime.tasks.realtime.run_folder import RunFolder
 from mixedmode.runtime.tasks.shard_states import ShardStates
 from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.store.files import SortedStateWriter
 from mixedmode.state.store.local_copy import process_cache
+from mixedmode.state.store.log import LogWriter
 from mixedmode.state.store.packed_manifests import PackedManifests
 from mixedmode.state.store.segmented_log import SegmentedLog
 from mixedmode.state.store.state_manifest import StateManifest
@@ -49,14 +51,6 @@ def states(tmp_path: Path) -> Iterator[ShardStates]:
     made = ShardStates(str(tmp_path), PackedManifests(MANIFESTS), LOCAL, f"{tmp_path}/pool", str(tmp_path), 1 << 20)
     yield made
     process_cache().retire(made.job_id, made.pool, 0)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> RunFolder:
-    """Of a run."""
-    made = run_folder(LOCAL, str(tmp_path), "run")
-    made.make()
-    return made
 
 
 def held(states: ShardStates, shard: int) -> dict[bytes, bytes]:
@@ -98,7 +92,7 @@ def test_much_is_written_at_once_and_copies_have_it(states: ShardStates, folder:
 
 def test_copies_of_other_shards_follow(states: ShardStates, folder: RunFolder) -> None:
     """Those that the process has; a shard that never came to it is no concern."""
-    others = SegmentedLog(LOCAL, states.pool, states.local_root, "other", 1)
+    others = SegmentedLog(partial(LogWriter, LOCAL, states.pool, states.local_root, epoch=1), "other")
     others.put(b"\0\x40z", b"value")
     others.cut()
     folder.write_segments(1, 1, others.durable())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from mixedmode.runtime.tasks.realtime.overlaid_state import EpochChanges, Overla
 from mixedmode.runtime.tasks.realtime.portion_runs import PortionRuns, open_epoch
 from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.store.local_copy import LocalStateCache
+from mixedmode.state.store.log import LogWriter
 from mixedmode.state.store.segmented_log import SegmentedLog
 from mixedmode.state.store.state_manifest import StateManifest
 from pyarrow import fs
@@ -31,7 +33,7 @@ class Portions(Stage):
         """One live epoch; returns what the processor yielded, in order."""
         self.epoch += 1
         output, self.counters = Output(), ShardCounters()
-        log = SegmentedLog(LOCAL, self._pool, self._local, f"p{self.epoch:08d}", self.epoch)
+        log = SegmentedLog(partial(LogWriter, LOCAL, self._pool, self._local, epoch=self.epoch), f"p{self.epoch:08d}")
         base = self._cache.acquire("job", 0, self._lineage, LOCAL, self._pool, self._local, 1 << 20)
         epoch = EpochSpec(
             epoch=self.epoch, style="random", processing_time_ms=0, processing_timers_upto_ms=-(2**63), **times
@@ -141,7 +143,7 @@ def test_an_operator_that_knows_no_portions_finds_what_it_has_written(tmp_path: 
     pool, local = f"{tmp_path}/pool", f"{tmp_path}/local"
     for epoch in (1, 2):
         output, counters = Output(), ShardCounters()
-        writer = SegmentedLog(LOCAL, pool, local, f"e{epoch}", epoch)
+        writer = SegmentedLog(partial(LogWriter, LOCAL, pool, local, epoch=epoch), f"e{epoch}")
         base = cache.acquire("job", 0, manifest, LOCAL, pool, local, 1 << 20)
         spec = EpochSpec(epoch, "random", 0, 0, 0, 0, 0)
         context = ShardContext(0, manifest.key_groups, spec, base, writer, output, counters)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from mixedmode.runtime.tasks.realtime.run_folder import (
 )
 from mixedmode.runtime.tasks.report import ShardReport
 from mixedmode.state.keys.keygroups import KeyGroupRange
+from mixedmode.state.store.log import LogWriter
 from mixedmode.state.store.segmented_log import SegmentedLog
 from mixedmode.state.store.state_manifest import StateManifest
 from pyarrow import fs
@@ -85,7 +87,7 @@ def test_shards_learn_what_is_durable_of_others(tmp_path: Path) -> None:
     """The files of a shard's change log so far; nothing of another epoch, and nothing once the epoch is committed."""
     folder = run_folder(LOCAL, str(tmp_path), "run")
     folder.make()
-    log = SegmentedLog(LOCAL, f"{tmp_path}/pool", str(tmp_path), "e1", 1)
+    log = SegmentedLog(partial(LogWriter, LOCAL, f"{tmp_path}/pool", str(tmp_path), epoch=1), "e1")
     for key in (b"\0\0a", b"\0\0b"):
         log.put(key, b"value")
         log.cut()

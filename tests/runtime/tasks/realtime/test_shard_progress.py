@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
+from mixedmode.runtime.support.ids import BatchId
 from mixedmode.runtime.tasks.realtime import shard_progress
 from mixedmode.runtime.tasks.realtime.run_folder import RunFolder, run_folder
 from mixedmode.runtime.tasks.realtime.shard_progress import ShardProgress
+from mixedmode.state.keys.keygroups import ShardId
 from pyarrow import fs
 
 LOCAL = fs.LocalFileSystem()
@@ -37,13 +38,6 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> RunFolder:
-    made = run_folder(LOCAL, str(tmp_path), "run")
-    made.make()
-    return made
 
 
 def no_wait(seconds: float) -> bool:
@@ -111,17 +105,14 @@ def test_elsewhere_a_thread_writes(tmp_path: Path, clock: Clock) -> None:
     folder.make()
     began, told = [], []
 
-    class Slow:
-        filesystem = far
-
-        def write_progress(self, batch: int, shard: int, data: bytes) -> None:
+    class Slow(RunFolder):
+        def write_progress(self, batch: BatchId, shard: ShardId, data: bytes) -> None:
             began.append(data)
             while not told:
                 time.sleep(0.001)
-            folder.write_progress(batch, shard, data)  # type: ignore[arg-type]
+            super().write_progress(batch, shard, data)
 
-    slow: Any = Slow()
-    progress = ShardProgress(slow, 0, 0)
+    progress = ShardProgress(Slow(folder.filesystem, folder.path), 0, 0)
     for _ in range(3):
         progress.add(clock.messages(3))
         clock.now_s += 5
