@@ -39,6 +39,11 @@ class WorkerInput:
             frame = frame.f_back  # type: ignore[assignment]
         return cls(None)
 
+    @property
+    def is_known(self) -> bool:
+        """Whether :meth:`has_more` can be True."""
+        return self._stream is not None
+
     def acknowledge(self) -> None:
         """Have the kernel say at once that what was read has arrived; to be called before each wait.
 

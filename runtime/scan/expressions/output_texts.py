@@ -25,7 +25,7 @@ _ESCAPED = {code: f"\\u{code:04X}" for code in range(32)}
 _ESCAPED |= {8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
 #: More digits than any value has.
 _EXACT = Context(prec=400, Emin=-9999, Emax=9999)
-_MINUTE = 60_000_000
+_SECOND = 1_000_000
 
 
 def json_string(text: str) -> str:
@@ -149,11 +149,12 @@ def _json_values(one: pa.Array, zone: Zone | None, *, before_19: bool) -> list[s
 
 
 def _offset(micros: int) -> str:
-    """Hours and minutes; the seconds that clocks were apart once are left out."""
+    """Hours and minutes, and seconds where there are some: clocks went by the sun once."""
     if micros == 0:
         return "Z"
-    minutes = abs(micros) // _MINUTE
-    return f"{'-' if micros < 0 else '+'}{minutes // 60:02d}:{minutes % 60:02d}"
+    minutes, seconds = divmod(abs(micros) // _SECOND, 60)
+    text = f"{'-' if micros < 0 else '+'}{minutes // 60:02d}:{minutes % 60:02d}"
+    return f"{text}:{seconds:02d}" if seconds else text
 
 
 def _decimal_to_whole(value: Value, one: pa.Array) -> pa.Array:

@@ -16,7 +16,7 @@ from .translator import Build, Translator
 from .values import Value
 
 #: Changes whenever an expression gives another value than before.
-TRANSLATION_VERSION = 3
+TRANSLATION_VERSION = 4
 
 #: Columns of the examples, in SQL; those with a 2 are like those without.
 COLUMNS = (

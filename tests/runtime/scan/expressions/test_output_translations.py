@@ -177,3 +177,15 @@ def test_settings_that_change_values_are_looked_at(spark: SparkSession) -> None:
         assert made(spark, lambda frame: frame.selectExpr("to_json(struct(a)) AS x"), rows, "a bigint") == [
             {"x": '{"a":null}'}
         ]
+
+
+@pytest.mark.parametrize("zone", ["Asia/Kolkata", "America/New_York", "Africa/Monrovia", "UTC"])
+def test_offsets_of_clocks_that_went_by_the_sun_have_seconds(spark: SparkSession, zone: str) -> None:
+    """As in Spark's JSON; Monrovia's clocks went so until 1972."""
+    micros = [-6_165_516_431_418_014, -2_500_000_000_000_000, -2_000_000_000_000_000, 0, 1_700_000_000_000_000]
+    rows = pa.table({"t": pa.array(micros, pa.timestamp("us", "UTC"))})
+    with session_settings(spark, spark__sql__session__timeZone=zone):
+        found = made(spark, lambda frame: frame.selectExpr("to_json(struct(t)) AS x"), rows, "t timestamp")
+        values = ", ".join(f"timestamp_micros({one}L)" for one in micros)
+        wanted = spark.sql(f"SELECT to_json(struct(t)) AS x FROM VALUES {values} AS rows(t)").collect()
+    assert [row["x"] for row in found] == [row.x for row in wanted]
