@@ -53,7 +53,7 @@ class ShardRows:
             task: works on them.
             by_hash: they stay where Spark's aggregation by key puts them (:class:`.shuffle.HashExchange`).
         """
-        rows = self._prepared(rows, task.epoch)
+        rows = self._prepared(rows, task)
         if not by_hash:
             shards, done = len(task.states.manifests), task.sorted_pass.done
             rows = exchanged_by_shard(rows, self.max_parallelism, shards, without=done)
@@ -67,7 +67,7 @@ class ShardRows:
             task: works on them.
         """
         assert isinstance(self.operator, AggregateOperator), "no other stage aggregates"
-        prepared = self.operator.prepare_rows(rows, task.epoch)
+        prepared = self.operator.prepare_rows(rows, task.epoch, in_words=task.words is not None)
         return self.in_order(with_key_group(prepared, self.operator, self.max_parallelism), task)
 
     def in_one_task(self, rows: DataFrame, task: ShardTask) -> DataFrame:
@@ -144,7 +144,7 @@ class ShardRows:
             rows: the input, of a session without adaptive execution.
             task: works on them.
         """
-        rows = self._prepared(rows, task.epoch)
+        rows = self._prepared(rows, task)
         rows = exchanged_by_shard(rows, self.max_parallelism, len(task.states.manifests), keep_shard=True)
         return self.in_order(placement.beside(rows, SHARD_COLUMN), task)
 
@@ -154,8 +154,13 @@ class ShardRows:
             return rows
         return self._sorted(rows, self.operator.order_in(task.epoch))
 
-    def _prepared(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
-        return with_key_group(self.operator.prepare(frame, epoch), self.operator, self.max_parallelism)
+    def _prepared(self, frame: DataFrame, task: ShardTask) -> DataFrame:
+        if task.words is None:
+            prepared = self.operator.prepare(frame, task.epoch)
+        else:
+            assert isinstance(self.operator, AggregateOperator), "no other stage has sums"
+            prepared = self.operator.prepare(frame, task.epoch, in_words=True)
+        return with_key_group(prepared, self.operator, self.max_parallelism)
 
     def _sorted(self, rows: DataFrame, order: tuple[str, ...]) -> DataFrame:
         columns = (KEY_GROUP_COLUMN, *self.operator.key_columns, *order)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.errors import AnalysisException
 
+from ...errors import WideSumError
 from ..catalyst.prepared.micro_batch import partitions_of
 from ..catalyst.small_inputs import is_small
 from ..catalyst.spark_plans import executed_text
 from ..catalyst.types.arrow_functions import mapped_in_arrow
+from ..operators.aggregate.operator import AggregateOperator
 from ..operators.contract import KeyedOperator
 from ..operators.emission_watermark import emitted_schema
 from ..tasks.report import REPORT_SCHEMA, PreparationRefusal
@@ -80,6 +82,8 @@ class StageJobs:
         self._moved: set[str] = set()
         #: Spark has brought rows to other partitions than its plan said.
         self._misplaced = False
+        #: A sum of decimals needs more than 64 bits.
+        self._has_wide_sums = False
         #: Rows of the last epoch of the stream; None: not known.
         self._rows: int | None = None
 
@@ -136,17 +140,8 @@ class StageJobs:
         elif own_session and not without and HashExchange.is_possible(self.operator, self.max_parallelism, parallelism):
             way = self._hash_exchange(task.epoch.style, parallelism)
         if way is not None and not self._misplaced:
-            placed = replace(task, shards=way.shards)
-
-            yield from self._aggregated_once(way, frame, placed)
-
-            def left_in_place(rows: DataFrame) -> DataFrame:
-                return self.shard_rows.in_shards(rows, placed, by_hash=True)
-
-            once = self._planned_once(way, frame, placed, left_in_place)
-            if once is not None:
-                yield once
-            elif way is self._in_place:
+            is_possible = yield from self._in_partitions(way, frame, replace(task, shards=way.shards))
+            if not is_possible and way is self._in_place:
                 logger.info("Spark moves the rows of stage %s to their shards", self.operator.uid)
                 self._moved.add(task.epoch.style)
                 yield from self.of_epoch(frame, task, None, in_place=False)
@@ -163,6 +158,28 @@ class StageJobs:
             if once is not None:
                 yield once
         yield self._job(exchanged(frame), task)
+
+    def _in_partitions(
+        self, way: ShardRouting, frame: DataFrame, task: ShardTask
+    ) -> Generator[DataFrame | ExecutedJob, None, bool]:
+        """The jobs that leave rows in the partitions that Spark puts them in; returns whether there are any."""
+        for its in self._in_words_first(way, task):
+            yield from self._aggregated_once(way, frame, its)
+            if its.words is not None and (self._has_wide_sums or self._misplaced):
+                continue
+            left = partial(self.shard_rows.in_shards, task=its, by_hash=True)
+            once = self._planned_once(way, frame, its, left)
+            if once is None:
+                return False
+            yield once
+        return True
+
+    def _in_words_first(self, way: ShardRouting, task: ShardTask) -> Iterator[ShardTask]:
+        """The task as it takes sums of decimals as whole numbers, for passes over many rows, and as it is."""
+        words = self.operator.word_sums if isinstance(self.operator, AggregateOperator) else None
+        if words is not None and way is not self._in_place and task.epoch.style == "sorted" and not self._has_wide_sums:
+            yield replace(task, words=words)
+        yield task
 
     def _aggregated_once(self, way: ShardRouting, frame: DataFrame, task: ShardTask) -> Iterator[DataFrame]:
         """The job that shuffles the rows of an aggregate as they are; none, if it is not worth it, or not possible."""
@@ -266,8 +283,12 @@ class StageJobs:
         else:
             self.shard_rows.note_not_prepared(refusal)
 
-    def note_misplaced(self, error: BaseException) -> None:
-        """From now on rows are moved to their shards by what decides the shard; ``error``: why."""
+    def note_unusable(self, error: BaseException) -> None:
+        """From now on rows are moved to their shards by what decides the shard, or sums are wide; ``error``: why."""
+        if isinstance(error, WideSumError):
+            logger.warning("from now on Spark adds the decimals of stage %s as such: %s", self.operator.uid, error)
+            self._has_wide_sums = True
+            return
         logger.warning("from now on rows are moved to their shards by a shuffle of their own: %s", error)
         self._misplaced = True
 
