@@ -25,10 +25,11 @@ from ..tasks.shard.shard_routing import ShardRouting
 from ..tasks.shard.shard_task import ShardTask
 from ..tasks.shard.shards_in_one import InOneTask
 from .prepared_jobs import ExecutedJob, PreparedJobs
-from .rows_as_they_are import keys_hardly_repeat
+from .rows_as_they_are import key_sample
 from .shard_placement import ShardPlacement
 from .shard_rows import ShardRows
 from .shuffle import (
+    SHORT_TEXT_BYTES,
     HashExchange,
     InPlace,
     JoinedInShards,
@@ -71,8 +72,8 @@ class StageJobs:
     def __post_init__(self) -> None:
         self.shard_rows = ShardRows.of(self.operator, self.max_parallelism)
         self._small_files = SmallFiles(self.operator.uid)
-        #: By the style of epochs.
-        self._hash_exchanges: dict[str, HashExchange] = {}
+        #: By the style of epochs, and whether texts of keys are short.
+        self._hash_exchanges: dict[tuple[str, bool], HashExchange] = {}
         self._in_place: InPlace | None = None
         self._in_one: InOneTask | None = None
         self._joined: JoinedInShards | None = None
@@ -163,8 +164,14 @@ class StageJobs:
         self, way: ShardRouting, frame: DataFrame, task: ShardTask
     ) -> Generator[DataFrame | ExecutedJob, None, bool]:
         """The jobs that leave rows in the partitions that Spark puts them in; returns whether there are any."""
+        sample = None
+        if isinstance(way, HashExchange) and task.epoch.style == "sorted":
+            sample = key_sample(self.operator, frame)
+            if sample is not None and 0 < sample.longest_text <= SHORT_TEXT_BYTES:
+                way = self._hash_exchange("sorted", len(task.states.manifests), short_keys=True)
         for its in self._in_words_first(way, task):
-            yield from self._aggregated_once(way, frame, its)
+            if sample is not None and sample.hardly_repeat(self.operator):
+                yield from self._aggregated_once(way, frame, its)
             if its.words is not None and (self._has_wide_sums or self._misplaced):
                 continue
             left = partial(self.shard_rows.in_shards, task=its, by_hash=True)
@@ -182,9 +189,7 @@ class StageJobs:
         yield task
 
     def _aggregated_once(self, way: ShardRouting, frame: DataFrame, task: ShardTask) -> Iterator[DataFrame]:
-        """The job that shuffles the rows of an aggregate as they are; none, if it is not worth it, or not possible."""
-        if way is self._in_place or task.epoch.style != "sorted" or not keys_hardly_repeat(self.operator, frame):
-            return
+        """The job that shuffles the rows of an aggregate as they are; none, if it is not possible."""
         job = self._planned(lambda way: (self.shard_rows.aggregated_once(way.adopt(frame), task), task), way)
         # Spark 4.1 has two aggregations all the same, one above the other.
         if job is not None and "partial_" not in executed_text(job):
@@ -270,11 +275,12 @@ class StageJobs:
         """An epoch of the stream has had so many."""
         self._rows = rows
 
-    def _hash_exchange(self, style: str, parallelism: int) -> HashExchange:
-        if style not in self._hash_exchanges:
-            many_rows = style == "sorted"
-            self._hash_exchanges[style] = HashExchange(self.spark, self.operator, parallelism, many_rows=many_rows)
-        return self._hash_exchanges[style]
+    def _hash_exchange(self, style: str, parallelism: int, *, short_keys: bool = False) -> HashExchange:
+        if (style, short_keys) not in self._hash_exchanges:
+            self._hash_exchanges[style, short_keys] = HashExchange(
+                self.spark, self.operator, parallelism, many_rows=style == "sorted", short_keys=short_keys
+            )
+        return self._hash_exchanges[style, short_keys]
 
     def note_not_prepared(self, refusal: PreparationRefusal) -> None:
         """A task has left the few rows of an epoch to Spark; ``refusal``: why."""
