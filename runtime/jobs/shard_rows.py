@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from ..operators.contract import EpochSpec, KeyedOperator
 from ..operators.dedup.operator import DedupOperator
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ..tasks.report import PreparationRefusal
+from ..tasks.shard.shard_routing import ShardRouting
 from ..tasks.shard.shard_task import ShardTask
 from .few_partials import FewPartials
 from .shard_placement import ShardPlacement
@@ -59,16 +60,29 @@ class ShardRows:
             rows = exchanged_by_shard(rows, self.max_parallelism, shards, without=done)
         return self.in_order(rows, task)
 
-    def aggregated_once(self, rows: DataFrame, task: ShardTask) -> DataFrame:
+    def forms_of(self, task: ShardTask, *, in_words: bool) -> Iterator[ShardTask]:
+        """The task as it takes sums of decimals as whole numbers, for passes over many rows, and as it is.
+
+        Args:
+            task: works on the rows of each shard.
+            in_words: sums may be whole numbers.
+        """
+        words = self.operator.word_sums if isinstance(self.operator, AggregateOperator) else None
+        if in_words and words is not None and task.epoch.style == "sorted":
+            yield replace(task, words=words)
+        yield task
+
+    def aggregated_once(self, way: ShardRouting, *, frame: DataFrame, task: ShardTask) -> tuple[DataFrame, ShardTask]:
         """As :meth:`in_shards` by hash, of an aggregate's rows that are shuffled as they are.
 
         Args:
-            rows: the input, of a session in which a shuffle has a partition for each shard.
+            way: has a session in which a shuffle has a partition for each shard.
+            frame: the input.
             task: works on them.
         """
         assert isinstance(self.operator, AggregateOperator), "no other stage aggregates"
-        prepared = self.operator.prepare_rows(rows, task.epoch, in_words=task.words is not None)
-        return self.in_order(with_key_group(prepared, self.operator, self.max_parallelism), task)
+        prepared = self.operator.prepare_rows(way.adopt(frame), task.epoch, in_words=task.words is not None)
+        return self.in_order(with_key_group(prepared, self.operator, self.max_parallelism), task), task
 
     def in_one_task(self, rows: DataFrame, task: ShardTask) -> DataFrame:
         """Rows of all shards in one partition, in order.

@@ -15,7 +15,6 @@ from ..catalyst.prepared.micro_batch import partitions_of
 from ..catalyst.small_inputs import is_small
 from ..catalyst.spark_plans import executed_text
 from ..catalyst.types.arrow_functions import mapped_in_arrow
-from ..operators.aggregate.operator import AggregateOperator
 from ..operators.contract import KeyedOperator
 from ..operators.emission_watermark import emitted_schema
 from ..tasks.report import REPORT_SCHEMA, PreparationRefusal
@@ -169,31 +168,20 @@ class StageJobs:
             sample = key_sample(self.operator, frame)
             if sample is not None and 0 < sample.longest_text <= SHORT_TEXT_BYTES:
                 way = self._hash_exchange("sorted", len(task.states.manifests), short_keys=True)
-        for its in self._in_words_first(way, task):
+        in_words = way is not self._in_place and not self._has_wide_sums
+        for its in self.shard_rows.forms_of(task, in_words=in_words):
             if sample is not None and sample.hardly_repeat(self.operator):
-                yield from self._aggregated_once(way, frame, its)
+                job = self._planned(partial(self.shard_rows.aggregated_once, frame=frame, task=its), way)
+                # Spark 4.1 has two aggregations all the same, one above the other.
+                if job is not None and "partial_" not in executed_text(job):
+                    yield job
             if its.words is not None and (self._has_wide_sums or self._misplaced):
                 continue
-            left = partial(self.shard_rows.in_shards, task=its, by_hash=True)
-            once = self._planned_once(way, frame, its, left)
+            once = self._planned_once(way, frame, its, partial(self.shard_rows.in_shards, task=its, by_hash=True))
             if once is None:
                 return False
             yield once
         return True
-
-    def _in_words_first(self, way: ShardRouting, task: ShardTask) -> Iterator[ShardTask]:
-        """The task as it takes sums of decimals as whole numbers, for passes over many rows, and as it is."""
-        words = self.operator.word_sums if isinstance(self.operator, AggregateOperator) else None
-        if words is not None and way is not self._in_place and task.epoch.style == "sorted" and not self._has_wide_sums:
-            yield replace(task, words=words)
-        yield task
-
-    def _aggregated_once(self, way: ShardRouting, frame: DataFrame, task: ShardTask) -> Iterator[DataFrame]:
-        """The job that shuffles the rows of an aggregate as they are; none, if it is not possible."""
-        job = self._planned(lambda way: (self.shard_rows.aggregated_once(way.adopt(frame), task), task), way)
-        # Spark 4.1 has two aggregations all the same, one above the other.
-        if job is not None and "partial_" not in executed_text(job):
-            yield job
 
     def of_first_pass(self, frame: DataFrame, task: ShardTask, *, counts: bool) -> Iterator[DataFrame]:
         """The job of a pass in which Spark alone does most (``KeyedOperator.first_pass``).
