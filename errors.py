@@ -83,6 +83,13 @@ class MisplacedRowsError(MixedModeError, RuntimeError):
     code = "MIXEDMODE_ROWS_MISPLACED"
 
 
+class WideSumError(MixedModeError, OverflowError):
+    """A task got a sum of decimals that does not fit the 64 bits in which Spark has added it.  Its results are not
+    used: Spark adds decimals instead."""
+
+    code = "MIXEDMODE_SUM_TOO_WIDE"
+
+
 class UnknownStateError(CheckpointError, LookupError):
     """A reader asked for an unknown checkpoint, operator or variable; the message lists the existing ones."""
 

@@ -129,7 +129,7 @@ class NoTasks:
     def note_rows(self, rows: int) -> None:
         pass
 
-    def note_misplaced(self, error: Exception) -> None:
+    def note_unusable(self, error: Exception) -> None:
         pass
 
     def run(self, task: ShardTask) -> list[list[bytes]]:

@@ -115,6 +115,14 @@ def as_column(spark: SparkSession, expression: Any) -> Column:
     return Column(java_class(spark, "org.apache.spark.sql.classic.ExpressionUtils").column(expression))
 
 
+def of_unscaled_values(spark: SparkSession, call: Any) -> Any:
+    """A call under a name, not resolved, over the unscaled values of its first argument, which is a decimal."""
+    function = call.child()
+    first, *others = items(function.children())
+    unscaled = java_class(spark, "org.apache.spark.sql.catalyst.expressions.UnscaledValue")(first)
+    return with_children(spark, call, [with_children(spark, function, [unscaled, *others])])
+
+
 def is_orderable(spark: SparkSession, data_type: Any) -> bool:
     """True if Spark can compare values of one of its types."""
     # As an array of it: a struct's type is a sequence of fields, too, and there is a method for sequences.

@@ -341,7 +341,7 @@ class EpochExecutor:
             self.settings.backlog_max_cores,
             self.observes,
             self.output_transform is not None,
-            self.jobs.note_misplaced,
+            self.jobs.note_unusable,
             self.jobs.note_not_prepared,
         )
 

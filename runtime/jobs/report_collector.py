@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ...errors import MisplacedRowsError
+from ...errors import MisplacedRowsError, WideSumError
 from ...state.keys.keygroups import ShardId
 from ..catalyst.spark_observations import observed_metrics
 from ..jvm.job_cancellation import is_of_a_cancelled_job
@@ -33,7 +33,7 @@ class ReportCollector:
         max_cores: how many shards of a sorted pass may be worked on at once; None: as many as Spark has cores for.
         observes: whether something is computed of rows on their way, for progress.
         has_transform: whether operations of Spark's follow the stage within its job.
-        note_misplaced: called when Spark has not done what its plan said.
+        note_unusable: called when Spark has not done what its plan said, or what it was asked for was too little.
         note_not_prepared: called when a task has left it to Spark to prepare its rows.
     """
 
@@ -41,7 +41,7 @@ class ReportCollector:
     max_cores: int | None
     observes: bool
     has_transform: bool
-    note_misplaced: Callable[[Exception], None]
+    note_unusable: Callable[[BaseException], None]
     note_not_prepared: Callable[[PreparationRefusal], None]
 
     def shards_at_once(self, task: ShardTask) -> int | None:
@@ -121,7 +121,7 @@ class ReportCollector:
             at_once: how many shards may be worked on at once; None: as many as Spark has cores for.
             pause: holds the jobs of single shards; None: there are no pauses.
         """
-        misplaced: Exception | None = None
+        unusable: Exception | None = None
         for job in jobs:
             try:
                 if at_once is None or isinstance(job, ExecutedJob):  # what is planned once is for the stream
@@ -131,10 +131,11 @@ class ReportCollector:
                 else:
                     rows = collected_by_partition(job, at_once, pause.is_wanted, pause.hold)
             except Exception as error:
-                if not isinstance(translate(error), MisplacedRowsError):
+                translated = translate(error)
+                if not isinstance(translated, (MisplacedRowsError, WideSumError)):
                     raise
-                misplaced = error
-                self.note_misplaced(error)
+                unusable = error
+                self.note_unusable(translated)
             else:
                 refusal = PreparationRefusal.of_rows(rows)
                 if refusal is not None:
@@ -144,5 +145,5 @@ class ReportCollector:
                 if (self.observes or counted) and not isinstance(job, ExecutedJob):
                     observed.update(observed_metrics(job))
                 return rows
-        assert misplaced is not None, "there is at least one job"
-        raise misplaced
+        assert unusable is not None, "there is at least one job"
+        raise unusable

@@ -7,8 +7,11 @@ fewer rows of them, and takes as long as what it does behind.  So some rows of a
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
@@ -33,33 +36,58 @@ MANY_ROWS = 2.0
 MANY_ROWS_IN_WINDOWS = 4.0
 #: How many rows are looked at.
 _SAMPLE = 1 << 14
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
 #: Nodes that have no row twice, and tell nobody that they have run.
 _PLAIN = ("Project", "Filter", "SubqueryAlias", "Union", "LogicalRelation")
 
 
-def keys_hardly_repeat(operator: KeyedOperator, frame: DataFrame) -> bool:
-    """Whether few rows of an operator's input have the same key, as far as some of them tell.
+@dataclass(frozen=True)
+class KeySample:
+    """What some rows of an aggregate's input say of the keys."""
+
+    #: About how many rows of all have the same key.
+    rows_per_key: float
+    #: Bytes of the longest text among the keys; 0: no key is a text.
+    longest_text: int
+
+    def hardly_repeat(self, operator: KeyedOperator) -> bool:
+        """Whether so few rows have the same key that Spark shuffles them as they are; ``operator``: the stage's."""
+        windows = isinstance(operator, AggregateOperator) and operator.windows
+        return self.rows_per_key < (MANY_ROWS_IN_WINDOWS if windows else MANY_ROWS)
+
+
+def key_sample(operator: KeyedOperator, frame: DataFrame) -> KeySample | None:
+    """Look at some rows of an operator's input.
 
     Args:
         operator: the stage's.
-        frame: its input; of files that are large, or the answer is no.
+        frame: its input.
+
+    Returns:
+        What they say; None: the input is not of large files, or is not looked at.
     """
     if not isinstance(operator, AggregateOperator) or not operator.can_aggregate_once:
-        return False
+        return None
     try:
         rows = _expected_rows(frame)
         if rows is None:
-            return False
+            return None
         with aside(frame.sparkSession):  # else a backlog would seem to be read already
             keys = operator.keys_of(frame).limit(_SAMPLE).toArrow()
-        if not keys.num_rows:
-            return False
-        per_key = rows_per_key(*sampled(keys, keys.column_names), rows)
     except (Py4JError, PySparkException) as error:  # whoever reads all rows says what is wrong
         logger.info("Spark does not show some rows of stage %s: %s", operator.uid, error)
-        return False
+        return None
+    if not keys.num_rows:
+        return None
+    per_key = rows_per_key(*sampled(keys, keys.column_names), rows)
     logger.info("about %.1f rows of stage %s have the same key", per_key, operator.uid)
-    return per_key < (MANY_ROWS_IN_WINDOWS if operator.windows else MANY_ROWS)
+    return KeySample(per_key, max(map(_longest_text, keys.columns)))
+
+
+def _longest_text(column: pa.ChunkedArray) -> int:
+    if not any(is_kind(column.type) for is_kind in _TEXTS):
+        return 0
+    return pc.max(pc.binary_length(column)).as_py() or 0
 
 
 def _expected_rows(frame: DataFrame) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from ..operators.contract import EpochSpec, KeyedOperator
 from ..operators.dedup.operator import DedupOperator
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ..tasks.report import PreparationRefusal
+from ..tasks.shard.shard_routing import ShardRouting
 from ..tasks.shard.shard_task import ShardTask
 from .few_partials import FewPartials
 from .shard_placement import ShardPlacement
@@ -53,22 +54,35 @@ class ShardRows:
             task: works on them.
             by_hash: they stay where Spark's aggregation by key puts them (:class:`.shuffle.HashExchange`).
         """
-        rows = self._prepared(rows, task.epoch)
+        rows = self._prepared(rows, task)
         if not by_hash:
             shards, done = len(task.states.manifests), task.sorted_pass.done
             rows = exchanged_by_shard(rows, self.max_parallelism, shards, without=done)
         return self.in_order(rows, task)
 
-    def aggregated_once(self, rows: DataFrame, task: ShardTask) -> DataFrame:
+    def forms_of(self, task: ShardTask, *, in_words: bool) -> Iterator[ShardTask]:
+        """The task as it takes sums of decimals as whole numbers, for passes over many rows, and as it is.
+
+        Args:
+            task: works on the rows of each shard.
+            in_words: sums may be whole numbers.
+        """
+        words = self.operator.word_sums if isinstance(self.operator, AggregateOperator) else None
+        if in_words and words is not None and task.epoch.style == "sorted":
+            yield replace(task, words=words)
+        yield task
+
+    def aggregated_once(self, way: ShardRouting, *, frame: DataFrame, task: ShardTask) -> tuple[DataFrame, ShardTask]:
         """As :meth:`in_shards` by hash, of an aggregate's rows that are shuffled as they are.
 
         Args:
-            rows: the input, of a session in which a shuffle has a partition for each shard.
+            way: has a session in which a shuffle has a partition for each shard.
+            frame: the input.
             task: works on them.
         """
         assert isinstance(self.operator, AggregateOperator), "no other stage aggregates"
-        prepared = self.operator.prepare_rows(rows, task.epoch)
-        return self.in_order(with_key_group(prepared, self.operator, self.max_parallelism), task)
+        prepared = self.operator.prepare_rows(way.adopt(frame), task.epoch, in_words=task.words is not None)
+        return self.in_order(with_key_group(prepared, self.operator, self.max_parallelism), task), task
 
     def in_one_task(self, rows: DataFrame, task: ShardTask) -> DataFrame:
         """Rows of all shards in one partition, in order.
@@ -144,7 +158,7 @@ class ShardRows:
             rows: the input, of a session without adaptive execution.
             task: works on them.
         """
-        rows = self._prepared(rows, task.epoch)
+        rows = self._prepared(rows, task)
         rows = exchanged_by_shard(rows, self.max_parallelism, len(task.states.manifests), keep_shard=True)
         return self.in_order(placement.beside(rows, SHARD_COLUMN), task)
 
@@ -154,8 +168,13 @@ class ShardRows:
             return rows
         return self._sorted(rows, self.operator.order_in(task.epoch))
 
-    def _prepared(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
-        return with_key_group(self.operator.prepare(frame, epoch), self.operator, self.max_parallelism)
+    def _prepared(self, frame: DataFrame, task: ShardTask) -> DataFrame:
+        if task.words is None:
+            prepared = self.operator.prepare(frame, task.epoch)
+        else:
+            assert isinstance(self.operator, AggregateOperator), "no other stage has sums"
+            prepared = self.operator.prepare(frame, task.epoch, in_words=True)
+        return with_key_group(prepared, self.operator, self.max_parallelism)
 
     def _sorted(self, rows: DataFrame, order: tuple[str, ...]) -> DataFrame:
         columns = (KEY_GROUP_COLUMN, *self.operator.key_columns, *order)

@@ -63,6 +63,9 @@ _OF_MANY_ROWS = {
 _OF_NARROW_ROWS = {"spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1)}
 #: Bytes of a row that is narrow: 64 MiB for a batch.
 _NARROW_BYTES = 1024
+#: Texts of keys are short if the longest of those that were looked at has so many bytes.  A longer one may come later:
+#: so rows with texts go to Python in batches of fewer.
+SHORT_TEXT_BYTES, _ROWS_WITH_TEXTS = 256, "16384"
 #: Rows of a key on one side of a join; more are where Spark can spill them.
 _ROWS_OF_A_KEY_IN_MEMORY = 16_384
 
@@ -148,20 +151,26 @@ def _shard(key_group: str, max_parallelism: int, parallelism: int) -> str:
     return f"CAST({key_group} * {parallelism} DIV {max_parallelism} AS int)"
 
 
-def _are_narrow(operator: KeyedOperator) -> bool:
-    """Whether all that an aggregate hands to Python is of types whose values have one size, and little in all."""
+def _are_narrow(operator: KeyedOperator, *, short_keys: bool) -> bool:
+    """Whether all that an aggregate hands to Python is of types whose values have one size, and little in all.
+
+    Args:
+        operator: the stage's.
+        short_keys: of texts among the keys some have been looked at, and are short.
+    """
     if not isinstance(operator, Aggregation):
         return False
-    widths = [
-        _bits(data_type) for data_type in (*(field.type for field in operator.key_schema), *operator.partials.types)
-    ]
-    return sum(widths) <= _NARROW_BYTES * 8
+    text = SHORT_TEXT_BYTES * 8 if short_keys else math.inf
+    keys = [_bits(field.type, text) for field in operator.key_schema]
+    return sum(keys) + sum(_bits(data_type, math.inf) for data_type in operator.partials.types) <= _NARROW_BYTES * 8
 
 
-def _bits(data_type: pa.DataType) -> float:
-    """Size of each value of a type; infinite if they differ."""
+def _bits(data_type: pa.DataType, text: float) -> float:
+    """Size of each value of a type; infinite if they differ, ``text`` of texts."""
     if pa.types.is_struct(data_type):
-        return sum(_bits(field.type) for field in data_type)
+        return sum(_bits(field.type, text) for field in data_type)
+    if pa.types.is_string(data_type) or pa.types.is_binary(data_type):
+        return text
     if pa.types.is_primitive(data_type) or pa.types.is_decimal(data_type):
         return float(data_type.bit_width)
     return math.inf
@@ -175,10 +184,17 @@ class HashExchange(ShardRouting):
         operator: an operator for which it :meth:`is_possible`.
         parallelism: number of shards.
         many_rows: whether it is for a sorted pass.
+        short_keys: see :func:`_are_narrow`.
     """
 
     def __init__(
-        self, spark: SparkSession, operator: KeyedOperator, parallelism: int, *, many_rows: bool = False
+        self,
+        spark: SparkSession,
+        operator: KeyedOperator,
+        parallelism: int,
+        *,
+        many_rows: bool = False,
+        short_keys: bool = False,
     ) -> None:
         self._keys = len(operator.key_columns)
         self._parallelism = parallelism
@@ -186,8 +202,10 @@ class HashExchange(ShardRouting):
         settings = {"spark.sql.shuffle.partitions": str(parallelism), "spark.sql.adaptive.enabled": "false"}
         if many_rows:
             # How many rows of the user's number are still little is not known: it may be all.
-            narrow = _are_narrow(operator) and spark.conf.get(_BATCH_ROWS, None) is None
+            narrow = _are_narrow(operator, short_keys=short_keys) and spark.conf.get(_BATCH_ROWS, None) is None
             wanted = _OF_MANY_ROWS | (_OF_NARROW_ROWS if narrow else {})
+            if narrow and not _are_narrow(operator, short_keys=False):
+                wanted |= {_BATCH_ROWS: _ROWS_WITH_TEXTS}
             settings |= {name: value for name, value in wanted.items() if spark.conf.get(name, None) is None}
         super().__init__(spark, settings)
         self._is_even = many_rows and are_even_scans_wanted(spark)

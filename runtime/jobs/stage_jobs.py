@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.errors import AnalysisException
 
+from ...errors import WideSumError
 from ..catalyst.prepared.micro_batch import partitions_of
 from ..catalyst.small_inputs import is_small
 from ..catalyst.spark_plans import executed_text
@@ -23,10 +24,11 @@ from ..tasks.shard.shard_routing import ShardRouting
 from ..tasks.shard.shard_task import ShardTask
 from ..tasks.shard.shards_in_one import InOneTask
 from .prepared_jobs import ExecutedJob, PreparedJobs
-from .rows_as_they_are import keys_hardly_repeat
+from .rows_as_they_are import key_sample
 from .shard_placement import ShardPlacement
 from .shard_rows import ShardRows
 from .shuffle import (
+    SHORT_TEXT_BYTES,
     HashExchange,
     InPlace,
     JoinedInShards,
@@ -69,8 +71,8 @@ class StageJobs:
     def __post_init__(self) -> None:
         self.shard_rows = ShardRows.of(self.operator, self.max_parallelism)
         self._small_files = SmallFiles(self.operator.uid)
-        #: By the style of epochs.
-        self._hash_exchanges: dict[str, HashExchange] = {}
+        #: By the style of epochs, and whether texts of keys are short.
+        self._hash_exchanges: dict[tuple[str, bool], HashExchange] = {}
         self._in_place: InPlace | None = None
         self._in_one: InOneTask | None = None
         self._joined: JoinedInShards | None = None
@@ -80,6 +82,8 @@ class StageJobs:
         self._moved: set[str] = set()
         #: Spark has brought rows to other partitions than its plan said.
         self._misplaced = False
+        #: A sum of decimals needs more than 64 bits.
+        self._has_wide_sums = False
         #: Rows of the last epoch of the stream; None: not known.
         self._rows: int | None = None
 
@@ -136,17 +140,8 @@ class StageJobs:
         elif own_session and not without and HashExchange.is_possible(self.operator, self.max_parallelism, parallelism):
             way = self._hash_exchange(task.epoch.style, parallelism)
         if way is not None and not self._misplaced:
-            placed = replace(task, shards=way.shards)
-
-            yield from self._aggregated_once(way, frame, placed)
-
-            def left_in_place(rows: DataFrame) -> DataFrame:
-                return self.shard_rows.in_shards(rows, placed, by_hash=True)
-
-            once = self._planned_once(way, frame, placed, left_in_place)
-            if once is not None:
-                yield once
-            elif way is self._in_place:
+            is_possible = yield from self._in_partitions(way, frame, replace(task, shards=way.shards))
+            if not is_possible and way is self._in_place:
                 logger.info("Spark moves the rows of stage %s to their shards", self.operator.uid)
                 self._moved.add(task.epoch.style)
                 yield from self.of_epoch(frame, task, None, in_place=False)
@@ -164,14 +159,29 @@ class StageJobs:
                 yield once
         yield self._job(exchanged(frame), task)
 
-    def _aggregated_once(self, way: ShardRouting, frame: DataFrame, task: ShardTask) -> Iterator[DataFrame]:
-        """The job that shuffles the rows of an aggregate as they are; none, if it is not worth it, or not possible."""
-        if way is self._in_place or task.epoch.style != "sorted" or not keys_hardly_repeat(self.operator, frame):
-            return
-        job = self._planned(lambda way: (self.shard_rows.aggregated_once(way.adopt(frame), task), task), way)
-        # Spark 4.1 has two aggregations all the same, one above the other.
-        if job is not None and "partial_" not in executed_text(job):
-            yield job
+    def _in_partitions(
+        self, way: ShardRouting, frame: DataFrame, task: ShardTask
+    ) -> Generator[DataFrame | ExecutedJob, None, bool]:
+        """The jobs that leave rows in the partitions that Spark puts them in; returns whether there are any."""
+        sample = None
+        if isinstance(way, HashExchange) and task.epoch.style == "sorted":
+            sample = key_sample(self.operator, frame)
+            if sample is not None and 0 < sample.longest_text <= SHORT_TEXT_BYTES:
+                way = self._hash_exchange("sorted", len(task.states.manifests), short_keys=True)
+        in_words = way is not self._in_place and not self._has_wide_sums
+        for its in self.shard_rows.forms_of(task, in_words=in_words):
+            if sample is not None and sample.hardly_repeat(self.operator):
+                job = self._planned(partial(self.shard_rows.aggregated_once, frame=frame, task=its), way)
+                # Spark 4.1 has two aggregations all the same, one above the other.
+                if job is not None and "partial_" not in executed_text(job):
+                    yield job
+            if its.words is not None and (self._has_wide_sums or self._misplaced):
+                continue
+            once = self._planned_once(way, frame, its, partial(self.shard_rows.in_shards, task=its, by_hash=True))
+            if once is None:
+                return False
+            yield once
+        return True
 
     def of_first_pass(self, frame: DataFrame, task: ShardTask, *, counts: bool) -> Iterator[DataFrame]:
         """The job of a pass in which Spark alone does most (``KeyedOperator.first_pass``).
@@ -253,11 +263,12 @@ class StageJobs:
         """An epoch of the stream has had so many."""
         self._rows = rows
 
-    def _hash_exchange(self, style: str, parallelism: int) -> HashExchange:
-        if style not in self._hash_exchanges:
-            many_rows = style == "sorted"
-            self._hash_exchanges[style] = HashExchange(self.spark, self.operator, parallelism, many_rows=many_rows)
-        return self._hash_exchanges[style]
+    def _hash_exchange(self, style: str, parallelism: int, *, short_keys: bool = False) -> HashExchange:
+        if (style, short_keys) not in self._hash_exchanges:
+            self._hash_exchanges[style, short_keys] = HashExchange(
+                self.spark, self.operator, parallelism, many_rows=style == "sorted", short_keys=short_keys
+            )
+        return self._hash_exchanges[style, short_keys]
 
     def note_not_prepared(self, refusal: PreparationRefusal) -> None:
         """A task has left the few rows of an epoch to Spark; ``refusal``: why."""
@@ -266,8 +277,12 @@ class StageJobs:
         else:
             self.shard_rows.note_not_prepared(refusal)
 
-    def note_misplaced(self, error: BaseException) -> None:
-        """From now on rows are moved to their shards by what decides the shard; ``error``: why."""
+    def note_unusable(self, error: BaseException) -> None:
+        """From now on rows are moved to their shards by what decides the shard, or sums are wide; ``error``: why."""
+        if isinstance(error, WideSumError):
+            logger.warning("from now on Spark adds the decimals of stage %s as such: %s", self.operator.uid, error)
+            self._has_wide_sums = True
+            return
         logger.warning("from now on rows are moved to their shards by a shuffle of their own: %s", error)
         self._misplaced = True
 

@@ -19,7 +19,7 @@ from typing import Any
 from pyspark.errors import AnalysisException, IllegalArgumentException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.types import StructField
+from pyspark.sql.types import DataType, DecimalType, StructField
 
 from ....errors import PlanError
 from ....runtime.catalyst.spark_expressions import (
@@ -28,6 +28,7 @@ from ....runtime.catalyst.spark_expressions import (
     class_name,
     is_same,
     items,
+    of_unscaled_values,
     parsed,
     replaced,
     tree,
@@ -35,11 +36,14 @@ from ....runtime.catalyst.spark_expressions import (
 )
 from ....runtime.catalyst.spark_plans import analyzed, whole_plans
 from ....runtime.jvm.spark_errors import error_text
+from ....runtime.operators.aggregate.buffers import DecimalSumBuffer
 from ....runtime.operators.arrival_order import ARRIVAL_COLUMNS
 from .partials import Argument, PartialColumns
 
 #: What Spark raises for what it cannot read; the second is for a name that would be a pattern.
 _NOT_TAKEN = (AnalysisException, IllegalArgumentException)
+#: What partial columns that are sums begin with.
+_SUM, _ANY_SUM = re.compile(r"^sum\("), re.compile(r"^(try_)?sum\(")
 #: Columns have an id in Spark, and lambda variables also a number in their name.
 _ID = re.compile(r"(?:lambda \w+)?#\d+L?")
 
@@ -54,6 +58,8 @@ class PlannedColumns:
     columns: tuple[Column, ...]
     #: The same where rows come in any order, with the columns that say their order; the same ones if it is the same.
     ordered: tuple[Column, ...]
+    #: By their places, sums of decimals as whole numbers.
+    words: Mapping[int, Column]
     key_fields: tuple[StructField, ...]
     fields: tuple[StructField, ...]
 
@@ -116,7 +122,8 @@ class _Planner:
                 labels = self._partials.written(self._texts_with(expressions))
                 keys, values = fields[: self._keys], fields[self._keys :]
                 ordered = self._ordered(columns, expressions)
-                return PlannedColumns(tuple(labels), tuple(columns), tuple(ordered), tuple(keys), tuple(values))
+                words = self._words(values, expressions)
+                return PlannedColumns(tuple(labels), tuple(columns), tuple(ordered), words, tuple(keys), tuple(values))
             for place in wrong:
                 if place in expressions:
                     raise _refusal(arguments[place].text, why)
@@ -136,12 +143,31 @@ class _Planner:
         made = dict(zip(sql, self._made(sql, expressions), strict=True))
         return [made.get(place, column) for place, column in enumerate(columns)]
 
+    def _words(self, fields: Sequence[StructField], expressions: Mapping[int, Any]) -> dict[int, Column]:
+        """The sums of decimals that fit 64 bits, as sums of their unscaled values; null where these do not fit."""
+        texts = self._partials.written(self._texts_for_spark(expressions))
+        sums = [one.columns[0] for one in self._partials.buffers if isinstance(one, DecimalSumBuffer)]
+        sql = {
+            place: _SUM.sub("try_sum(", texts[place])
+            for place in sums
+            if _is_of_words(fields[place].dataType) and _ANY_SUM.match(texts[place])
+        }
+        return dict(zip(sql, self._made(sql, expressions, unscaled=True), strict=True))
+
     def _texts_for_spark(self, expressions: Mapping[int, Any]) -> list[str]:
         arguments = enumerate(self._partials.arguments)
         return [f"__a{place}" if place in expressions else argument.sql for place, argument in arguments]
 
-    def _made(self, columns: Mapping[int, str], expressions: Mapping[int, Any]) -> list[Column]:
-        """Columns of SQL by their places, with expressions for those arguments that are no text."""
+    def _made(
+        self, columns: Mapping[int, str], expressions: Mapping[int, Any], *, unscaled: bool = False
+    ) -> list[Column]:
+        """Columns of SQL by their places, with expressions for those arguments that are no text.
+
+        Args:
+            columns: the SQL.
+            expressions: the expressions by the arguments' places.
+            unscaled: of the unscaled values of each function's first argument, which are decimals.
+        """
         holes = {f"__a{place}": expression for place, expression in expressions.items()}
         unresolved = [parsed(self._spark, f"{sql} AS {self._names[place]}") for place, sql in columns.items()]
         if holes:
@@ -150,6 +176,8 @@ class _Planner:
                 return holes.get(str(node.name())) if class_name(node) == "UnresolvedAttribute" else None
 
             unresolved = [replaced(self._spark, one, filled) for one in unresolved]
+        if unscaled:
+            unresolved = [of_unscaled_values(self._spark, one) for one in unresolved]
         return [as_column(self._spark, one) for one in unresolved]
 
     def _probe(self, place: int, expressions: Mapping[int, Any]) -> Column:
@@ -236,6 +264,12 @@ class _Planner:
             except _NOT_TAKEN as error:
                 return _refusal(label, error_text(error))
         return _refusal(", ".join(self._names), "Spark does not compute them together")
+
+
+def _is_of_words(sum_type: DataType) -> bool:
+    """Whether the values of a sum of decimals have at most 18 digits, which 64 bits hold."""
+    # Spark's sum has ten digits more than its values, if it can.
+    return isinstance(sum_type, DecimalType) and sum_type.precision <= 28
 
 
 @contextmanager

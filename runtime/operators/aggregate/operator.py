@@ -124,10 +124,16 @@ class AggregateOperator(Aggregation, OutputsUnsorted):
 
     # -- driver --------------------------------------------------------------------------------------------------------
 
-    def prepare(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
-        """Partial aggregation by Spark: one row per key (and window) with the buffers of its rows."""
+    def prepare(self, frame: DataFrame, epoch: EpochSpec, *, in_words: bool = False) -> DataFrame:
+        """Partial aggregation by Spark: one row per key (and window) with the buffers of its rows.
+
+        Args:
+            frame: the input.
+            epoch: what the tasks must know.
+            in_words: the :attr:`word_sums` are whole numbers.
+        """
         assert self.group_columns is not None, "prepare() runs on the driver only"
-        return self._prepared(self.group_columns, frame, epoch)
+        return self._prepared(_in_words(self.group_columns, in_words), frame, epoch)
 
     def prepare_scan(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
         """The same for tasks that scan files, who make windows that overlap of panes."""
@@ -139,19 +145,20 @@ class AggregateOperator(Aggregation, OutputsUnsorted):
         keys[given.sliding.place] = given.sliding.pane
         return self._prepared(replace(given, keys=tuple(keys), sliding=None), frame, epoch)
 
-    def prepare_rows(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
+    def prepare_rows(self, frame: DataFrame, epoch: EpochSpec, *, in_words: bool = False) -> DataFrame:
         """The same of rows that are shuffled by key as they are, and aggregated once, behind the shuffle.
 
         Args:
             frame: the input, of a session in which a shuffle has a partition for each shard.
             epoch: what the tasks must know.
+            in_words: see :meth:`prepare`.
         """
         given = self.group_columns
         assert given is not None, "prepare_rows() runs on the driver only"
         names = [f"__g{i}" for i in range(len(given.keys))]
         keyed = frame.select("*", *[column.alias(name) for column, name in zip(given.keys, names, strict=True)])
         keys = tuple(F.col(name) for name in names)
-        return self._prepared(replace(given, keys=keys), keyed.repartition(*keys), epoch)
+        return self._prepared(_in_words(replace(given, keys=keys), in_words), keyed.repartition(*keys), epoch)
 
     def keys_of(self, frame: DataFrame) -> DataFrame:
         """The key of each row; the operator :attr:`can_aggregate_once`."""
@@ -274,3 +281,11 @@ class AggregateOperator(Aggregation, OutputsUnsorted):
         """Process one shard of one epoch."""
         run = SessionRun(self, context) if self.session else KeyedRun(self, context)
         run.execute(rows)
+
+
+def _in_words(given: GroupColumns, in_words: bool) -> GroupColumns:
+    """The same with sums of whole numbers in place of those of decimals, if that is wanted."""
+    if not in_words:
+        return given
+    partials = tuple(given.words.get(place, column) for place, column in enumerate(given.partials))
+    return replace(given, partials=partials)

@@ -14,7 +14,7 @@ from mixedmode.planner.stages.aggregates.aggregate import plan_aggregate
 from mixedmode.runtime.catalyst.spark_cluster import JobTasks, JobWork
 from mixedmode.runtime.catalyst.spark_plans import executed_text
 from mixedmode.runtime.jobs import rows_as_they_are, stage_jobs
-from mixedmode.runtime.jobs.rows_as_they_are import keys_hardly_repeat
+from mixedmode.runtime.jobs.rows_as_they_are import key_sample
 from mixedmode.runtime.jobs.shuffle import HashExchange
 from mixedmode.runtime.operators.aggregate.operator import AggregateOperator
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -119,6 +119,12 @@ def operator(frame: DataFrame, key: Any) -> AggregateOperator:
     return plan_aggregate(frame, [column], [F.count("*")], event_time=None, output_mode="update", uid="agg")
 
 
+def keys_hardly_repeat(operator: AggregateOperator, frame: DataFrame) -> bool:
+    """What some rows say, if any are looked at."""
+    sample = key_sample(operator, frame)
+    return sample is not None and sample.hardly_repeat(operator)
+
+
 def test_some_rows_say_whether_keys_repeat(files: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of large files; a number that each row has for itself does not repeat, one that fifty rows share does."""
     own = operator(files, "own")
@@ -169,8 +175,9 @@ def test_only_rows_that_can_be_looked_at_twice_are(
 def test_spark_reckons_with_the_size_of_rows_only_where_they_have_different_ones(
     files: DataFrame, plans: Any, spark: SparkSession, key: str
 ) -> None:
-    """Texts may be of any length; what the user has set stays, and no number of rows of the user's is without bound."""
-    numbers = [F.sum("v"), F.max("ts")]
+    """Values that are texts may be of any length; what the user has set stays, and no number of rows of the user's is
+    without bound."""
+    numbers = [F.sum("v"), F.max("ts"), *([F.max("t")] if key == "t" else [])]
     ours(files, [key], numbers)
     for name, value in ((BYTES, "8m"), (ROWS_AT_ONCE, "100000")):
         spark.conf.set(name, value)
@@ -179,6 +186,31 @@ def test_spark_reckons_with_the_size_of_rows_only_where_they_have_different_ones
         finally:
             spark.conf.unset(name)
     assert [setting for _, setting in plans] == [None if key == "t" else str(2**31 - 1), "8m", None]
+
+
+LONG = "rpad(t, 300, 'x')"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "known"),
+    [("t", "v", 2**31 - 1), (LONG, "v", None), ("t", "t", None), ("array(t)", "v", None)],
+    ids=["short keys", "long keys", "texts as values", "texts in lists"],
+)
+def test_of_short_keys_spark_does_not_reckon_with_the_size(
+    files: DataFrame, plans: list[tuple[str, str | None]], key: str, value: str, known: int | None
+) -> None:
+    """Some of the keys are looked at; nobody looks at other texts.  Then fewer rows go to Python at once."""
+    wanted = [F.max(value), F.count("*")]
+    assert ours(files, [F.expr(key)], wanted) == plain(files, [F.expr(key)], wanted)
+    assert [setting for _, setting in plans] == [None if known is None else str(known)]
+
+
+def test_the_longest_key_is_in_bytes(files: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A letter may have several; numbers have no text."""
+    monkeypatch.setattr(rows_as_they_are, "LEAST_BYTES", 0)
+    longest = files.select(F.max(F.octet_length("t"))).first()[0]
+    found = [key_sample(operator(files, key), files) for key in ("t", "own")]
+    assert [sample and sample.longest_text for sample in found] == [longest, 0]
 
 
 def test_each_row_counts_once_in_windows_of_days(files: DataFrame, spark: SparkSession, tmp_path: Path) -> None:

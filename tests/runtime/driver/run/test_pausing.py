@@ -78,7 +78,7 @@ def test_left_marker_holds_back_no_shard(is_there: bool) -> None:
     context = SimpleNamespace(addJobTag=lambda tag: None, removeJobTag=lambda tag: None)
     spark = cast(Any, SimpleNamespace(sparkContext=context))
     collector = ReportCollector(
-        spark, None, observes=False, has_transform=False, note_misplaced=print, note_not_prepared=print
+        spark, None, observes=False, has_transform=False, note_unusable=print, note_not_prepared=print
     )
 
     def run(task: Any) -> list[Any]:

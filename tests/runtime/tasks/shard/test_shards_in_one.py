@@ -189,7 +189,7 @@ def test_shards_that_are_kept_on_several_executors_stay_there(monkeypatch: pytes
     stage = Stage(monkeypatch)
     placement = ShardPlacement.__new__(ShardPlacement)
     assert stage.ways(placement=placement) == [ShardPlacement, *REST]
-    stage.jobs.note_misplaced(RuntimeError("they are elsewhere"))
+    stage.jobs.note_unusable(RuntimeError("they are elsewhere"))
     assert stage.ways() == REST[1:]
 
 
@@ -226,7 +226,7 @@ class Jobs:
     def note_rows(self, rows: int) -> None:
         self.noted.append(rows)
 
-    def note_misplaced(self, error: BaseException) -> None:
+    def note_unusable(self, error: BaseException) -> None:
         raise error
 
 
