@@ -23,6 +23,7 @@ from ..operators.admission import can_be_late
 from ..operators.contract import INPUT_ROWS, EpochSpec, KeyedOperator, ShardCounters
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ..spec import Settings
+from ..storage.filesystem import delete_quietly
 from ..support.failpoints import failpoint
 from ..support.ids import JobId, RunId
 from ..tasks.report import NO_SHARD, ShardReport
@@ -341,9 +342,14 @@ class EpochExecutor:
             self.settings.backlog_max_cores,
             self.observes,
             self.output_transform is not None,
-            self.jobs.note_unusable,
+            self._begin_again,
             self.jobs.note_not_prepared,
         )
+
+    def _begin_again(self, error: BaseException) -> None:
+        """The next job does all from its beginning; ``error``: what was wrong with this one."""
+        self.jobs.note_unusable(error)
+        delete_quietly(self.state_filesystem, self.progress_folder)  # how far it was does not count
 
     def _sort_plan(self, epoch: EpochSpec) -> SortPlan:
         return sort_plan(self.operator, self.settings, epoch)

@@ -85,6 +85,9 @@ def key_sample(operator: KeyedOperator, frame: DataFrame) -> KeySample | None:
 
 
 def _longest_text(column: pa.ChunkedArray) -> int:
+    """Bytes of the longest text of a column, fields of structs included; 0: there is none."""
+    if pa.types.is_struct(column.type):
+        return max(map(_longest_text, column.flatten()), default=0)
     if not any(is_kind(column.type) for is_kind in _TEXTS):
         return 0
     return pc.max(pc.binary_length(column)).as_py() or 0

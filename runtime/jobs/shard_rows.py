@@ -60,16 +60,16 @@ class ShardRows:
             rows = exchanged_by_shard(rows, self.max_parallelism, shards, without=done)
         return self.in_order(rows, task)
 
-    def forms_of(self, task: ShardTask, *, in_words: bool) -> Iterator[ShardTask]:
+    def forms_of(self, task: ShardTask, *, as_unscaled: bool) -> Iterator[ShardTask]:
         """The task as it takes sums of decimals as whole numbers, for passes over many rows, and as it is.
 
         Args:
             task: works on the rows of each shard.
-            in_words: sums may be whole numbers.
+            as_unscaled: sums may be whole numbers.
         """
-        words = self.operator.word_sums if isinstance(self.operator, AggregateOperator) else None
-        if in_words and words is not None and task.epoch.style == "sorted":
-            yield replace(task, words=words)
+        unscaled = self.operator.unscaled_sums if isinstance(self.operator, AggregateOperator) else None
+        if as_unscaled and unscaled is not None and task.epoch.style == "sorted":
+            yield replace(task, unscaled=unscaled)
         yield task
 
     def aggregated_once(self, way: ShardRouting, *, frame: DataFrame, task: ShardTask) -> tuple[DataFrame, ShardTask]:
@@ -81,7 +81,7 @@ class ShardRows:
             task: works on them.
         """
         assert isinstance(self.operator, AggregateOperator), "no other stage aggregates"
-        prepared = self.operator.prepare_rows(way.adopt(frame), task.epoch, in_words=task.words is not None)
+        prepared = self.operator.prepare_rows(way.adopt(frame), task.epoch, as_unscaled=task.unscaled is not None)
         return self.in_order(with_key_group(prepared, self.operator, self.max_parallelism), task), task
 
     def in_one_task(self, rows: DataFrame, task: ShardTask) -> DataFrame:
@@ -169,11 +169,11 @@ class ShardRows:
         return self._sorted(rows, self.operator.order_in(task.epoch))
 
     def _prepared(self, frame: DataFrame, task: ShardTask) -> DataFrame:
-        if task.words is None:
+        if task.unscaled is None:
             prepared = self.operator.prepare(frame, task.epoch)
         else:
             assert isinstance(self.operator, AggregateOperator), "no other stage has sums"
-            prepared = self.operator.prepare(frame, task.epoch, in_words=True)
+            prepared = self.operator.prepare(frame, task.epoch, as_unscaled=True)
         return with_key_group(prepared, self.operator, self.max_parallelism)
 
     def _sorted(self, rows: DataFrame, order: tuple[str, ...]) -> DataFrame:

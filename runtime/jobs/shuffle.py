@@ -65,7 +65,7 @@ _OF_NARROW_ROWS = {"spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1)}
 _NARROW_BYTES = 1024
 #: Texts of keys are short if the longest of those that were looked at has so many bytes.  A longer one may come later:
 #: so rows with texts go to Python in batches of fewer.
-SHORT_TEXT_BYTES, _ROWS_WITH_TEXTS = 256, "16384"
+SHORT_TEXT_BYTES, _ROWS_WITH_TEXTS = 256, "8192"
 #: Rows of a key on one side of a join; more are where Spark can spill them.
 _ROWS_OF_A_KEY_IN_MEMORY = 16_384
 
@@ -202,7 +202,8 @@ class HashExchange(ShardRouting):
         settings = {"spark.sql.shuffle.partitions": str(parallelism), "spark.sql.adaptive.enabled": "false"}
         if many_rows:
             # How many rows of the user's number are still little is not known: it may be all.
-            narrow = _are_narrow(operator, short_keys=short_keys) and spark.conf.get(_BATCH_ROWS, None) is None
+            its_own = any(spark.conf.get(name, None) is not None for name in (_BATCH_ROWS, *_OF_NARROW_ROWS))
+            narrow = _are_narrow(operator, short_keys=short_keys) and not its_own
             wanted = _OF_MANY_ROWS | (_OF_NARROW_ROWS if narrow else {})
             if narrow and not _are_narrow(operator, short_keys=False):
                 wanted |= {_BATCH_ROWS: _ROWS_WITH_TEXTS}

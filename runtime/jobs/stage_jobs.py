@@ -168,14 +168,16 @@ class StageJobs:
             sample = key_sample(self.operator, frame)
             if sample is not None and 0 < sample.longest_text <= SHORT_TEXT_BYTES:
                 way = self._hash_exchange("sorted", len(task.states.manifests), short_keys=True)
-        in_words = way is not self._in_place and not self._has_wide_sums
-        for its in self.shard_rows.forms_of(task, in_words=in_words):
+        as_unscaled = way is not self._in_place and not self._has_wide_sums
+        for its in self.shard_rows.forms_of(task, as_unscaled=as_unscaled):
             if sample is not None and sample.hardly_repeat(self.operator):
                 job = self._planned(partial(self.shard_rows.aggregated_once, frame=frame, task=its), way)
                 # Spark 4.1 has two aggregations all the same, one above the other.
                 if job is not None and "partial_" not in executed_text(job):
                     yield job
-            if its.words is not None and (self._has_wide_sums or self._misplaced):
+            if self._misplaced:
+                break  # so are rows of other forms
+            if its.unscaled is not None and self._has_wide_sums:
                 continue
             once = self._planned_once(way, frame, its, partial(self.shard_rows.in_shards, task=its, by_hash=True))
             if once is None:

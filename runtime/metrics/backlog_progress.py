@@ -175,12 +175,17 @@ class BacklogProgress:
         }
 
     def _read_reports(self) -> None:
-        """Take what the tasks report; what is being replaced is as it was at the last look."""
+        """Take what tasks report; what is being replaced is as it was at the last look, what is gone is forgotten."""
         with contextlib.suppress(OSError):
-            for info in list_files(self._filesystem, self.folder):
+            found = list_files(self._filesystem, self.folder)
+            names = {info.base_name for info in found}
+            for kept in (self._scanned, self._shard_reports):
+                for gone in kept.keys() - names:
+                    del kept[gone]
+            for info in found:
                 with contextlib.suppress(OSError, ValueError):
-                    kept: dict[str, Any] = self._scanned if info.base_name.startswith(SCAN) else self._shard_reports
-                    kept[info.base_name] = json.loads(read_bytes(self._filesystem, info.path))
+                    its: dict[str, Any] = self._scanned if info.base_name.startswith(SCAN) else self._shard_reports
+                    its[info.base_name] = json.loads(read_bytes(self._filesystem, info.path))
 
     def _of_scans(self, what: str) -> float:
         return sum(counts[what] for counts in self._scanned.values())

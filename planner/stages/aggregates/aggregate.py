@@ -154,7 +154,7 @@ def plan_aggregate(
         sliding_window(template, logical, windows),
         written.columns,
         written.ordered if collected.ordered else (),
-        written.words,
+        written.unscaled,
         own_types=_own_types(written.key_fields, key_fields, "__k") | _own_types(written.fields, partial_fields, "__b"),
         known=None if own_schema is output_schema else known_again(output_schema, own_schema.fields),
     )

@@ -44,6 +44,8 @@ from .partials import Argument, PartialColumns
 _NOT_TAKEN = (AnalysisException, IllegalArgumentException)
 #: What partial columns that are sums begin with.
 _SUM, _ANY_SUM = re.compile(r"^sum\("), re.compile(r"^(try_)?sum\(")
+#: Digits behind the point of decimals that are added as whole numbers.
+_MOST_SCALE = 6
 #: Columns have an id in Spark, and lambda variables also a number in their name.
 _ID = re.compile(r"(?:lambda \w+)?#\d+L?")
 
@@ -59,7 +61,7 @@ class PlannedColumns:
     #: The same where rows come in any order, with the columns that say their order; the same ones if it is the same.
     ordered: tuple[Column, ...]
     #: By their places, sums of decimals as whole numbers.
-    words: Mapping[int, Column]
+    unscaled: Mapping[int, Column]
     key_fields: tuple[StructField, ...]
     fields: tuple[StructField, ...]
 
@@ -122,8 +124,10 @@ class _Planner:
                 labels = self._partials.written(self._texts_with(expressions))
                 keys, values = fields[: self._keys], fields[self._keys :]
                 ordered = self._ordered(columns, expressions)
-                words = self._words(values, expressions)
-                return PlannedColumns(tuple(labels), tuple(columns), tuple(ordered), words, tuple(keys), tuple(values))
+                unscaled = self._unscaled(values, expressions)
+                return PlannedColumns(
+                    tuple(labels), tuple(columns), tuple(ordered), unscaled, tuple(keys), tuple(values)
+                )
             for place in wrong:
                 if place in expressions:
                     raise _refusal(arguments[place].text, why)
@@ -143,14 +147,14 @@ class _Planner:
         made = dict(zip(sql, self._made(sql, expressions), strict=True))
         return [made.get(place, column) for place, column in enumerate(columns)]
 
-    def _words(self, fields: Sequence[StructField], expressions: Mapping[int, Any]) -> dict[int, Column]:
+    def _unscaled(self, fields: Sequence[StructField], expressions: Mapping[int, Any]) -> dict[int, Column]:
         """The sums of decimals that fit 64 bits, as sums of their unscaled values; null where these do not fit."""
         texts = self._partials.written(self._texts_for_spark(expressions))
         sums = [one.columns[0] for one in self._partials.buffers if isinstance(one, DecimalSumBuffer)]
         sql = {
             place: _SUM.sub("try_sum(", texts[place])
             for place in sums
-            if _is_of_words(fields[place].dataType) and _ANY_SUM.match(texts[place])
+            if _fits_64_bits(fields[place].dataType) and _ANY_SUM.match(texts[place])
         }
         return dict(zip(sql, self._made(sql, expressions, unscaled=True), strict=True))
 
@@ -266,10 +270,13 @@ class _Planner:
         return _refusal(", ".join(self._names), "Spark does not compute them together")
 
 
-def _is_of_words(sum_type: DataType) -> bool:
-    """Whether the values of a sum of decimals have at most 18 digits, which 64 bits hold."""
+def _fits_64_bits(sum_type: DataType) -> bool:
+    """Whether the values of a sum of decimals have at most 18 digits, which 64 bits hold, and few behind the point.
+
+    With six of these a sum that needs more than 64 bits is one of 9 * 10**12: then the whole pass was in vain.
+    """
     # Spark's sum has ten digits more than its values, if it can.
-    return isinstance(sum_type, DecimalType) and sum_type.precision <= 28
+    return isinstance(sum_type, DecimalType) and sum_type.precision <= 28 and sum_type.scale <= _MOST_SCALE
 
 
 @contextmanager

@@ -51,11 +51,11 @@ from ..epochs.stage_runs import StageRequest
 from ..run.idle_wait import wait_until_due
 from ..run.running_job import RunningJob
 from ..run.shutdown import Ending
-from .awaited_output import AwaitedOutput
 from .epoch_check import check_whole
 from .epoch_watch import EpochWatch, latencies_of, summed_up
 from .live_input import live_rows
 from .live_output import live_messages, live_output
+from .output_waits import OutputWaits
 from .realtime_query import BatchEnd, RealTimeQuery, SourcePosition, write_log
 
 if TYPE_CHECKING:
@@ -165,10 +165,10 @@ class RealTimePhase:
     #: Tells how far the epoch in hand is.
     _watch: EpochWatch = field(init=False)
     #: Who waits for output.
-    _awaited: AwaitedOutput = field(init=False)
+    _output_waits: OutputWaits = field(init=False)
 
     def __post_init__(self) -> None:
-        self._awaited = AwaitedOutput(self.run.job, self.run.context.commits)
+        self._output_waits = OutputWaits(self.run.job, self.run.context.commits)
 
     def _tell(self, progress: RealTimeProgressed) -> None:
         """Have everybody who looks or listens know how far the epoch in hand is."""
@@ -286,7 +286,7 @@ class RealTimePhase:
                     return
         failpoint("realtime-committed")
         self._slots_until_s, self.has_committed = 0.0, True
-        self._awaited.grant(told.end.offsets)
+        self._output_waits.grant(told.end.offsets)
         self.ending.serve(self.phase)
         self._order(BatchId(batch + 1), progress)
         self.folder.forget(batch, len(shards))
@@ -313,7 +313,7 @@ class RealTimePhase:
         self._began_s = time.monotonic()
         self.folder.write_order(batch, EpochOrder(self._spec, tuple(held.manifests)))
         self._watch.begin(batch, self._spec.epoch, before)
-        self._awaited.note()
+        self._output_waits.note()
 
     def _task(self, rows: LiveRows) -> RealTimeTask:
         run = self.run

@@ -13,7 +13,7 @@ from ....state.keys.key_hash import is_hashable
 from ....state.keys.registry import StateRegistry
 from ...catalyst.types.arrow_types import arrow_schema
 from ...scan.partial_scans import Overlap
-from ..columnar.word_sums import WordSum, WordSums
+from ..columnar.unscaled_sums import UnscaledSum, UnscaledSums
 from ..contract import KeyedOperator
 from ..projection import Projection
 from .buffers import Buffer, DecimalSumBuffer
@@ -80,7 +80,7 @@ class GroupColumns:
     #: empty: no aggregate depends on their order.
     ordered: tuple[Column, ...] = ()
     #: By the places of partial aggregates that are sums of decimals, the same as sums of whole numbers.
-    words: Mapping[int, Column] = field(default_factory=dict)
+    unscaled: Mapping[int, Column] = field(default_factory=dict)
     #: Types as they cross into Python, of columns whose structs have several fields of one name; keys are ``__k0``…
     own_types: Mapping[str, DataType] = field(default_factory=dict)
     #: The output as users know it, if its structs are such; None: as the operator gives it.
@@ -242,17 +242,18 @@ class Aggregation(KeyedOperator):
         return all(is_hashable(field.type) for field in self.key_schema)
 
     @property
-    def word_sums(self) -> WordSums | None:
+    def unscaled_sums(self) -> UnscaledSums | None:
         """The sums of decimals that Spark can compute as whole numbers; None: there are none."""
         given, partials = self.group_columns, self.partials
-        if given is None or not given.words or given.ordered:
+        if given is None or not given.unscaled or given.ordered:
             return None
-        words = {f"__b{place}" for place in given.words}
+        columns = {f"__b{place}" for place in given.unscaled}
         sums = [buffer.columns for buffer in partials.buffers if isinstance(buffer, DecimalSumBuffer)]
         named = [(partials.places[total], partials.places[count], partials.types[total]) for total, count in sums]
-        known = tuple(WordSum(*one) for one in dict.fromkeys(named) if one[0] in words)
+        texts = self.column_texts
+        known = tuple(UnscaledSum(*one, texts.get(one[0], "")) for one in dict.fromkeys(named) if one[0] in columns)
         # A sum whose aggregate is gone is not looked at, and has to stay a decimal for those that are.
-        return WordSums(known) if {one.column for one in known} == words else None
+        return UnscaledSums(known) if {one.column for one in known} == columns else None
 
     @property
     def window_overlaps(self) -> dict[str, Overlap]:

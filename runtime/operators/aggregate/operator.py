@@ -124,16 +124,16 @@ class AggregateOperator(Aggregation, OutputsUnsorted):
 
     # -- driver --------------------------------------------------------------------------------------------------------
 
-    def prepare(self, frame: DataFrame, epoch: EpochSpec, *, in_words: bool = False) -> DataFrame:
+    def prepare(self, frame: DataFrame, epoch: EpochSpec, *, as_unscaled: bool = False) -> DataFrame:
         """Partial aggregation by Spark: one row per key (and window) with the buffers of its rows.
 
         Args:
             frame: the input.
             epoch: what the tasks must know.
-            in_words: the :attr:`word_sums` are whole numbers.
+            as_unscaled: the :attr:`unscaled_sums` are whole numbers.
         """
         assert self.group_columns is not None, "prepare() runs on the driver only"
-        return self._prepared(_in_words(self.group_columns, in_words), frame, epoch)
+        return self._prepared(_as_unscaled(self.group_columns, as_unscaled), frame, epoch)
 
     def prepare_scan(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
         """The same for tasks that scan files, who make windows that overlap of panes."""
@@ -145,20 +145,20 @@ class AggregateOperator(Aggregation, OutputsUnsorted):
         keys[given.sliding.place] = given.sliding.pane
         return self._prepared(replace(given, keys=tuple(keys), sliding=None), frame, epoch)
 
-    def prepare_rows(self, frame: DataFrame, epoch: EpochSpec, *, in_words: bool = False) -> DataFrame:
+    def prepare_rows(self, frame: DataFrame, epoch: EpochSpec, *, as_unscaled: bool = False) -> DataFrame:
         """The same of rows that are shuffled by key as they are, and aggregated once, behind the shuffle.
 
         Args:
             frame: the input, of a session in which a shuffle has a partition for each shard.
             epoch: what the tasks must know.
-            in_words: see :meth:`prepare`.
+            as_unscaled: see :meth:`prepare`.
         """
         given = self.group_columns
         assert given is not None, "prepare_rows() runs on the driver only"
         names = [f"__g{i}" for i in range(len(given.keys))]
         keyed = frame.select("*", *[column.alias(name) for column, name in zip(given.keys, names, strict=True)])
         keys = tuple(F.col(name) for name in names)
-        return self._prepared(_in_words(replace(given, keys=keys), in_words), keyed.repartition(*keys), epoch)
+        return self._prepared(_as_unscaled(replace(given, keys=keys), as_unscaled), keyed.repartition(*keys), epoch)
 
     def keys_of(self, frame: DataFrame) -> DataFrame:
         """The key of each row; the operator :attr:`can_aggregate_once`."""
@@ -283,9 +283,9 @@ class AggregateOperator(Aggregation, OutputsUnsorted):
         run.execute(rows)
 
 
-def _in_words(given: GroupColumns, in_words: bool) -> GroupColumns:
+def _as_unscaled(given: GroupColumns, as_unscaled: bool) -> GroupColumns:
     """The same with sums of whole numbers in place of those of decimals, if that is wanted."""
-    if not in_words:
+    if not as_unscaled:
         return given
-    partials = tuple(given.words.get(place, column) for place, column in enumerate(given.partials))
+    partials = tuple(given.unscaled.get(place, column) for place, column in enumerate(given.partials))
     return replace(given, partials=partials)

@@ -34,7 +34,7 @@ from ...connectors.staging import in_partition
 from ...jvm.worker.worker_tasks import task_begins
 from ...operators.columnar.few_partials import TooManyRowsError
 from ...operators.columnar.few_rows import FewRows
-from ...operators.columnar.word_sums import WordSums
+from ...operators.columnar.unscaled_sums import UnscaledSums
 from ...operators.contract import EpochSpec, KeyedOperator, OutputsUnsorted, ShardContext, ShardCounters
 from ...operators.emission_watermark import emitted_schema
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
@@ -97,7 +97,7 @@ class ShardTask:
     #: Prepares the rows of all shards here, before they are sorted; None: Spark has prepared them.
     few_rows: FewRows | None = None
     #: Sums of decimals that Spark has computed as whole numbers; None: there are none.
-    words: WordSums | None = None
+    unscaled: UnscaledSums | None = None
     #: Reads the rows of all shards here, as ``few_rows`` takes them; None: Spark hands them over.
     file: SmallFile | None = None
 
@@ -147,7 +147,7 @@ class ShardTask:
         if self.columns is not None:
             names = list(self.columns)
             batches = (batch.rename_columns(names) for batch in batches)
-        return batches if self.words is None else self.words.restored(batches)
+        return batches if self.unscaled is None else self.unscaled.restored(batches)
 
     def _all(self, batches: Iterator[pa.RecordBatch], task_attempt_id: TaskAttemptId) -> Iterator[pa.RecordBatch]:
         """What comes of all shards, or that Spark has to prepare their rows."""

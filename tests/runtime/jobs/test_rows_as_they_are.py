@@ -206,11 +206,13 @@ def test_of_short_keys_spark_does_not_reckon_with_the_size(
 
 
 def test_the_longest_key_is_in_bytes(files: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A letter may have several; numbers have no text."""
+    """A letter may have several; numbers have no text, and a struct has those of its fields."""
     monkeypatch.setattr(rows_as_they_are, "LEAST_BYTES", 0)
     longest = files.select(F.max(F.octet_length("t"))).first()[0]
     found = [key_sample(operator(files, key), files) for key in ("t", "own")]
     assert [sample and sample.longest_text for sample in found] == [longest, 0]
+    inner = key_sample(operator(files, F.struct("own", F.struct("t", F.expr(LONG).alias("long"))).alias("key")), files)
+    assert inner is not None and inner.longest_text >= 300
 
 
 def test_each_row_counts_once_in_windows_of_days(files: DataFrame, spark: SparkSession, tmp_path: Path) -> None:

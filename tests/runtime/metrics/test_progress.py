@@ -31,6 +31,7 @@ from mixedmode.runtime.metrics.events.facts import (
 )
 from mixedmode.runtime.metrics.progress import QueryProgress, timestamp
 from mixedmode.runtime.metrics.run_history import RunHistory
+from mixedmode.runtime.storage.filesystem import delete_quietly
 from mixedmode.runtime.tasks.progress import ScanProgress, TaskProgress
 from pyarrow import fs
 from pyspark.sql import Row
@@ -94,6 +95,20 @@ def test_a_look_that_fails_is_done_again(tmp_path: Path, monkeypatch: pytest.Mon
     backlog.begin(total_rows=10, shards=2, work=work)
     assert heard.wait(60)
     backlog.end()
+
+
+def test_a_pass_that_begins_again_is_told_from_its_beginning(backlog: BacklogProgress) -> None:
+    """A job whose results are not used takes its reports along: the shards that it had done are not done."""
+    backlog.begin(total_rows=8, shards=2)
+    for attempt in ("1", "2"):
+        done = task(backlog, attempt)
+        list(done.processing(done.reading(iter(batches(4)))))
+        done.write(done=True)
+    assert (backlog.snapshot()["shardsDone"], backlog.snapshot()["rows"]) == (2, 8)
+    delete_quietly(fs.LocalFileSystem(), backlog.folder)
+    again = task(backlog, "3")
+    list(again.reading(iter(batches(4))))
+    assert (backlog.snapshot()["shardsDone"], backlog.snapshot()["rows"]) == (0, 0)
 
 
 def test_a_report_that_is_being_replaced_counts_as_before(backlog: BacklogProgress) -> None:

@@ -126,11 +126,11 @@ def test_decimals_are_added_as_whole_numbers(
 
 
 def test_wide_decimals_are_added_as_decimals(files: DataFrame, plans: list[str]) -> None:
-    """Values of more than 18 digits need more than 64 bits."""
-    wanted = [F.sum("wide"), F.sum("price")]
+    """Values of more than 18 digits need more than 64 bits; with many digits behind the point a sum soon does."""
+    wanted = [F.sum("wide"), F.sum("fine"), F.sum("price")]
     assert ours(files, ["k"], wanted) == plain(files, ["k"], wanted)
     (text,) = plans
-    assert "sum(wide" in text
+    assert "sum(wide" in text and "sum(fine" in text
     assert "UnscaledValue(price" in text
 
 
@@ -158,4 +158,5 @@ def test_a_sum_that_needs_more_bits_has_spark_add_decimals(
     first, second = plans
     assert "UnscaledValue(most" in first
     assert "UnscaledValue" not in second
-    assert any("from now on Spark adds the decimals" in record.getMessage() for record in caplog.records)
+    (told,) = [one.getMessage() for one in caplog.records if "from now on Spark adds the decimals" in one.getMessage()]
+    assert "sum(most) needs more than 64 bits" in told or "avg(most) needs more than 64 bits" in told

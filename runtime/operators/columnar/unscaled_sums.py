@@ -19,7 +19,7 @@ from ...scan.decimal_words import of_unscaled
 
 
 @dataclass(frozen=True)
-class WordSum:
+class UnscaledSum:
     """One of them."""
 
     #: Its column in the prepared rows.
@@ -28,17 +28,19 @@ class WordSum:
     count: str
     #: The sum's own type.
     type: pa.Decimal128Type
+    #: The aggregate that it is for, as the user wrote it.
+    text: str = ""
 
 
 @dataclass(frozen=True)
-class WordSums:
+class UnscaledSums:
     """Makes decimals of such sums, as if Spark had added decimals.
 
     Args:
         sums: the sums.
     """
 
-    sums: tuple[WordSum, ...]
+    sums: tuple[UnscaledSum, ...]
 
     def restored(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same rows with decimals.
@@ -57,13 +59,14 @@ class WordSums:
         return batch
 
 
-def _decimals(words: pa.Array, counts: pa.Array, one: WordSum) -> pa.Array:
+def _decimals(words: pa.Array, counts: pa.Array, one: UnscaledSum) -> pa.Array:
     nulls = words.is_null().to_numpy(zero_copy_only=False) if words.null_count else None
     numbers = (words if nulls is None else pc.fill_null(words, 0)).to_numpy(zero_copy_only=False)
     if nulls is not None and (nulls & (counts.to_numpy(zero_copy_only=False) > 0)).any():
-        raise WideSumError(f"a sum of {one.type} needs more than 64 bits; Spark adds decimals instead")
+        raise WideSumError(f"{one.text or one.column} needs more than 64 bits; Spark adds decimals instead")
     if one.type.precision < 19 and len(numbers):
         bound = 10**one.type.precision
         if int(numbers.max()) >= bound or int(numbers.min()) <= -bound:
-            raise WideSumError(f"a sum is too large for {one.type}; Spark adds decimals, and says what becomes of it")
+            what = f"{one.text or one.column} is too large for {one.type}"
+            raise WideSumError(f"{what}; Spark adds decimals, and says what becomes of it")
     return of_unscaled(np.asarray(numbers), one.type, nulls)

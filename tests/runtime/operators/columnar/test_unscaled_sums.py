@@ -8,7 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 from mixedmode.errors import WideSumError
-from mixedmode.runtime.operators.columnar.word_sums import WordSum, WordSums
+from mixedmode.runtime.operators.columnar.unscaled_sums import UnscaledSum, UnscaledSums
 
 NARROW, WIDE = pa.decimal128(12, 2), pa.decimal128(19, 2)
 
@@ -16,7 +16,7 @@ NARROW, WIDE = pa.decimal128(12, 2), pa.decimal128(19, 2)
 def restored(values: Sequence[int | None], counts: Sequence[int], data_type: pa.Decimal128Type) -> pa.RecordBatch:
     """The decimals of some sums."""
     batch = pa.record_batch({"k": counts, "s": pa.array(values, pa.int64()), "n": pa.array(counts, pa.int64())})
-    (found,) = WordSums((WordSum("s", "n", data_type),)).restored(iter([batch]))
+    (found,) = UnscaledSums((UnscaledSum("s", "n", data_type),)).restored(iter([batch]))
     return found
 
 

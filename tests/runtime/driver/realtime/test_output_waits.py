@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from mixedmode.runtime.driver.realtime import awaited_output
-from mixedmode.runtime.driver.realtime.awaited_output import AwaitedOutput
+from mixedmode.runtime.driver.realtime import output_waits
+from mixedmode.runtime.driver.realtime.output_waits import OutputWaits
 from mixedmode.runtime.driver.requests.commit_queue import CommitQueue, CommitRequest
 from mixedmode.runtime.spark_io.spark_kafka import TopicRange
 
@@ -16,10 +16,10 @@ def test_an_epoch_that_ends_before_the_topics_end_answers_nobody(monkeypatch: py
     """An epoch ends by the clock, whatever waits in the topic; and whoever asks later waits for what came later."""
     ends = {0: 10, 1: 0}
     source = SimpleNamespace(is_streaming=True, options={"subscribe": "orders"})
-    monkeypatch.setattr(awaited_output, "sources", lambda _: [source])
-    monkeypatch.setattr(awaited_output, "topic_range", lambda *_: TopicRange({}, dict(ends)))
+    monkeypatch.setattr(output_waits, "sources", lambda _: [source])
+    monkeypatch.setattr(output_waits, "topic_range", lambda *_: TopicRange({}, dict(ends)))
     queue = CommitQueue()
-    awaited = AwaitedOutput(cast(Any, SimpleNamespace(live=object(), spark=None)), queue)
+    awaited = OutputWaits(cast(Any, SimpleNamespace(live=object(), spark=None)), queue)
 
     first, second = CommitRequest(), CommitRequest()
     queue.ask(first)

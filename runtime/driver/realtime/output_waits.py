@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .realtime_query import Offsets
 
 
-class AwaitedOutput:
+class OutputWaits:
     """Answers requests as soon as the rows are committed that were in the topic when they were seen.
 
     Args:
