@@ -16,7 +16,10 @@ _SAMPLE = 1 << 14
 
 def sampled(table: pa.Table, keys: Sequence[str]) -> tuple[int, int]:
     """How many rows of a table were looked at, which ones by chance, and how many different keys they have."""
-    some = table.select(list(keys)).flatten()  # windows by their bounds
+    some = table.select(list(keys))
+    while any(pa.types.is_struct(field.type) for field in some.schema):  # windows by their bounds, structs by fields
+        some = some.flatten()
+    some = some.rename_columns([str(place) for place in range(some.num_columns)])  # fields of two may have one name
     step = table.num_rows // _SAMPLE
     if step > 1:
         # One of so many each, which one by chance: keys may come back at equal distances.
