@@ -1,7 +1,7 @@
 """The contract of a state backend: the database behind the local copy of a shard, and how a process opens one.
 
-What a checkpoint holds is the same for every backend: tables and logs of the pool.  A backend is only how a task reads
-them and puts new ones on top.
+What a checkpoint holds is the same for every backend: tables, which are files of RocksDB's, and logs of the pool.  A
+backend is how a task reads them and puts new ones on top; one that is not RocksDB has to read its tables all the same.
 """
 
 from __future__ import annotations
