@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,9 @@ from mixedmode.runtime.jobs import rows_as_they_are, stage_jobs
 from mixedmode.runtime.jobs.rows_as_they_are import key_sample
 from mixedmode.runtime.jobs.shuffle import HashExchange
 from mixedmode.runtime.operators.aggregate.operator import AggregateOperator
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from spark_backlog import ours, plain
 
 pytestmark = pytest.mark.spark
 
@@ -67,19 +67,6 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str | None]]:
 
 def aggregates() -> list[Any]:
     return [F.count("*").alias("n"), F.sum("v"), F.max("ts"), F.sum("price"), F.avg("price"), F.min("t")]
-
-
-def ours(frame: DataFrame, keys: list[Any], wanted: list[Any]) -> list[Row]:
-    """What a job of ours over a history gives."""
-    name = f"once_{uuid.uuid4().hex}"
-    stage = mixedmode.read(history=frame).groupBy(*keys).agg(*wanted)
-    writer = stage.writeStream.outputMode("update").format("memory").queryName(name)
-    writer.option("execution.backlog.engine", "spark").start().awaitTermination()
-    return sorted(frame.sparkSession.table(name).collect(), key=str)
-
-
-def plain(frame: DataFrame, keys: list[Any], wanted: list[Any]) -> list[Row]:
-    return sorted(frame.groupBy(*keys).agg(*wanted).collect(), key=str)
 
 
 KEYS: dict[str, Callable[[], list[Any]]] = {

@@ -14,8 +14,9 @@ import pytest
 from mixedmode.runtime.catalyst.spark_plans import executed_text
 from mixedmode.runtime.jobs import rows_as_they_are, stage_jobs
 from mixedmode.runtime.jobs.shuffle import HashExchange
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from spark_backlog import ours, plain
 
 pytestmark = pytest.mark.spark
 
@@ -75,19 +76,6 @@ def ansi(spark: SparkSession, wanted: bool) -> Iterator[None]:
         spark.conf.unset(ANSI) if before is None else spark.conf.set(ANSI, before)
 
 
-def ours(frame: DataFrame, keys: list[Any], wanted: list[Any]) -> list[Row]:
-    """What a job of ours over a history gives."""
-    name = f"words_{uuid.uuid4().hex}"
-    stage = mixedmode.read(history=frame).groupBy(*keys).agg(*wanted)
-    writer = stage.writeStream.outputMode("update").format("memory").queryName(name)
-    writer.option("execution.backlog.engine", "spark").start().awaitTermination()
-    return sorted(frame.sparkSession.table(name).collect(), key=str)
-
-
-def plain(frame: DataFrame, keys: list[Any], wanted: list[Any]) -> list[Row]:
-    return sorted(frame.groupBy(*keys).agg(*wanted).collect(), key=str)
-
-
 def sums() -> list[Any]:
     return [
         F.sum("price").alias("price"),
@@ -139,7 +127,7 @@ def test_windows_and_sessions_have_such_sums(files: DataFrame, plans: list[str])
     rows = files.withWatermark("ts", "1 hour")
     for key in (F.window("ts", "20 minutes", "10 minutes"), F.session_window("ts", "90 seconds")):
         keys, wanted = [key, "t"], [F.sum("price"), F.avg("fine")]
-        name = f"words_{uuid.uuid4().hex}"
+        name = f"sums_{uuid.uuid4().hex}"
         stage = mixedmode.read(history=files).withWatermark("ts", "1 hour").groupBy(*keys).agg(*wanted)
         writer = stage.writeStream.outputMode("append").format("memory").queryName(name)
         writer.option("execution.backlog.engine", "spark").start().awaitTermination()
