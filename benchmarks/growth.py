@@ -15,13 +15,13 @@ from typing import Any
 from dataset import TEXT_BYTES, Shape
 from report import markdown
 from results import Measurement
-from ways import MIXED, PLAIN, STOCK_ONE
+from ways import DUCKDB, MIXED, PLAIN, STOCK_ONE
 
 JOBS = ("aggregate", "processor")
 #: The ways of each job, ours first.
-WAYS = {"aggregate": (MIXED, PLAIN, STOCK_ONE), "processor": (MIXED, STOCK_ONE)}
-_COLORS = {MIXED: "#0b5fad", PLAIN: "#7a7a7a", STOCK_ONE: "#c8641b"}
-_MARKERS = {MIXED: "o", PLAIN: "s", STOCK_ONE: "^"}
+WAYS = {"aggregate": (MIXED, PLAIN, STOCK_ONE, DUCKDB), "processor": (MIXED, STOCK_ONE)}
+_COLORS = {MIXED: "#0b5fad", PLAIN: "#7a7a7a", STOCK_ONE: "#c8641b", DUCKDB: "#3f8f4f"}
+_MARKERS = {MIXED: "o", PLAIN: "s", STOCK_ONE: "^", DUCKDB: "v"}
 #: By axis what is written below it.
 _AXES = {
     "rows": "rows",

@@ -49,7 +49,7 @@ TARGETS = (
     Target("aggregate-plain", "backlog, aggregate: speed against plain batch without state", "at least", 0.85, "x"),
     Target("aggregate-handover", "backlog, aggregate, a tenth waiting live: time by that of all in the history",
            "at most", 1.05, "x"),
-    Target("aggregate-arrow-plain", "backlog, aggregate of numbers, arrow engine: speed against plain batch",
+    Target("aggregate-arrow-plain", "backlog, aggregate of numbers: speed against plain batch",
            "at least", 1.5, "x"),
     Target("aggregate-stock", "backlog, aggregate: speed against stock in ten micro-batches", "at least", 10, "x"),
     Target("dedup-plain", "backlog, dedup: speed against plain batch without state", "at least", 0.8, "x"),

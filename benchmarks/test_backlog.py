@@ -8,7 +8,7 @@ import pytest
 from dataset import Shape, dataset
 from pyspark.sql import SparkSession
 from race import Race, ratio
-from ways import BATCH_FILES, MIXED, MIXED_ARROW, MIXED_HANDOVER, PLAIN, PLAIN_FILES, SLOW, STOCK_ONE, STOCK_TEN, Ways
+from ways import BATCH_FILES, MIXED, MIXED_HANDOVER, MIXED_SPARK, PLAIN, PLAIN_FILES, SLOW, STOCK_ONE, STOCK_TEN, Ways
 from workload import aggregate, aggregate_numbers, life, processor, processor_in_pandas
 
 WARM_UP = Shape(1_000, 100)
@@ -70,7 +70,7 @@ def test_backlog_by_engine(benchmark: Any, spark: SparkSession, bench: Any) -> N
     title = f"Backlog by engine, aggregate of numbers: {shape}"
     begun = bench.begin("backlog-engine", title, shape=shape.name, rounds=sizes.rounds)
     runs = [Ways(spark, aggregate_numbers, dataset(one)) for one in (shape, Shape(1_000, 100, "numbers"))]
-    ways, warm_up = ({PLAIN: one.plain_batch, MIXED_ARROW: one.mixed_arrow, MIXED: one.mixed} for one in runs)
+    ways, warm_up = ({PLAIN: one.plain_batch, MIXED: one.mixed, MIXED_SPARK: one.mixed_spark} for one in runs)
     for run in warm_up.values():
         with bench.scratch() as folder:
             run(folder)
@@ -81,6 +81,6 @@ def test_backlog_by_engine(benchmark: Any, spark: SparkSession, bench: Any) -> N
         rows=shape.rows,
         seconds=seconds,
         baselines=(PLAIN,),
-        findings={"aggregate-arrow-plain": ratio(seconds, MIXED_ARROW, PLAIN)},
+        findings={"aggregate-arrow-plain": ratio(seconds, MIXED, PLAIN)},
         notes=(race.cpu_note,),
     )

@@ -14,7 +14,7 @@ from dataset import Shape, dataset
 from pyspark.sql import SparkSession
 from race import Race
 from sizes import chosen_sizes
-from ways import PLAIN, STOCK_ONE, Way, Ways
+from ways import DUCKDB, PLAIN, STOCK_ONE, Way, Ways
 from workload import Job, aggregate, processor_by
 
 _SIZES = chosen_sizes()
@@ -51,4 +51,5 @@ def test_growth(benchmark: Any, spark: SparkSession, bench: Any, job: str, shape
 
 def _ways(spark: SparkSession, job: str, shape: Shape, limit_s: float) -> dict[str, Way]:
     keyed: Job = aggregate(shape.width, shape.key_columns) if job == "aggregate" else processor_by(shape.key_types)
-    return Ways(spark, keyed, dataset(shape), stock_limit_s=limit_s).all()
+    ways = Ways(spark, keyed, dataset(shape), stock_limit_s=limit_s)
+    return {**ways.all(), DUCKDB: ways.duckdb}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import mixedmode
-from dataset import Dataset
+from dataset import EXTRA_COLUMNS, Dataset
 from pyspark.sql import DataFrame, SparkSession
 from workload import Job
 
@@ -24,13 +24,14 @@ Way = Callable[[Path], None]
 PLAIN = "plain batch"
 BATCH = "batch"
 MIXED = "mixed"
-MIXED_ARROW = "mixed, arrow engine"
+MIXED_SPARK = "mixed, read by Spark"
 PLAIN_FILES = "plain batch, to Parquet"
 BATCH_FILES = "batch, to Parquet"
 MIXED_HANDOVER = "mixed, a tenth waiting live"
 STREAMING = "streaming, ten micro-batches"
 STOCK_TEN = "stock, ten micro-batches"
 STOCK_ONE = "stock, one micro-batch"
+DUCKDB = "DuckDB, without Spark"
 SLOW = (STREAMING, STOCK_TEN, STOCK_ONE)
 
 
@@ -92,12 +93,12 @@ class Ways:
         self._run(writer.outputMode("append"), "batch", folder)
 
     def mixed(self, folder: Path) -> None:
-        """All files as history, read by Spark: one sorted pass, state migrated, checkpoint complete."""
-        self._ours(mixedmode.read(history=self._read(self._data.files)), "mixed", folder, engine="spark")
+        """All files as history: one sorted pass, state migrated, checkpoint complete."""
+        self._ours(mixedmode.read(history=self._read(self._data.files)), "mixed", folder)
 
-    def mixed_arrow(self, folder: Path) -> None:
-        """The same, read and aggregated by the tasks."""
-        self._ours(mixedmode.read(history=self._read(self._data.files)), "mixed", folder, engine="arrow")
+    def mixed_spark(self, folder: Path) -> None:
+        """The same with ``execution.backlog.engine = spark``."""
+        self._ours(mixedmode.read(history=self._read(self._data.files)), "mixed", folder, engine="spark")
 
     def mixed_handover(self, folder: Path) -> None:
         """All files but the last as history, the last waits at the live source, which is handed over."""
@@ -120,6 +121,20 @@ class Ways:
     def stock_one(self, folder: Path) -> None:
         """Structured Streaming with its RocksDB state store, all files in one micro-batch."""
         self._stock(None, folder)
+
+    def duckdb(self, folder: Path) -> None:
+        """The aggregate as DuckDB does it, by as many threads as Spark has cores; nothing is kept."""
+        import duckdb
+
+        shape = self._data.shape
+        further = {"columns": [f"sum({name})" for name in EXTRA_COLUMNS], "text": ["max(text)"]}.get(shape.width, [])
+        keys = ", ".join(shape.key_columns)
+        results = ", ".join([keys, "count(*)", "sum(value)", "max(value)", "max(ts)", *further])
+        with duckdb.connect() as connection:
+            connection.execute(f"SET threads = {self._spark.sparkContext.defaultParallelism}")
+            files = connection.read_parquet(self._data.files)
+            for _ in connection.sql(f"SELECT {results} FROM files GROUP BY {keys}").fetch_record_batch():
+                pass
 
     def _ours(self, frame: Any, mode: str, folder: Path, engine: str = "auto") -> None:
         writer = self._job(frame).writeStream.format("noop").outputMode(self._output_mode)
