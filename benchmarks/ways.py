@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import mixedmode
+import pyarrow as pa
 from dataset import EXTRA_COLUMNS, Dataset
 from pyspark.sql import DataFrame, SparkSession
 from workload import Job
@@ -132,8 +133,8 @@ class Ways:
         results = ", ".join([keys, "count(*)", "sum(value)", "max(value)", "max(ts)", *further])
         with duckdb.connect() as connection:
             connection.execute(f"SET threads = {self._spark.sparkContext.defaultParallelism}")
-            files = connection.read_parquet(self._data.files)
-            for _ in connection.sql(f"SELECT {results} FROM files GROUP BY {keys}").fetch_record_batch():
+            found = connection.read_parquet(self._data.files).aggregate(results, keys)
+            for _ in pa.RecordBatchReader.from_stream(found):
                 pass
 
     def _ours(self, frame: Any, mode: str, folder: Path, engine: str = "auto") -> None:
