@@ -56,6 +56,9 @@ class BacklogProgress:
         self.shards = 0
         self._work: Callable[[], JobWork] | None = None
         self._is_aggregated = self._by_spark = False
+        self._kind = ""
+        #: Whether shards wait until others are done.
+        self._waits = False
         self._pace = Pace()
         self._started = time.monotonic()
 
@@ -86,9 +89,10 @@ class BacklogProgress:
         delete_quietly(self._filesystem, self.folder)
         self.total_rows, self.shards, self._work = total_rows, shards, work
         self._is_aggregated, self._by_spark = is_aggregated, by_spark
-        self._pace = Pace(rows, kind)
+        self._kind, self._pace = kind, Pace(rows, kind)
         self._started = time.monotonic()
         self._stage, self._reported, self._scanned, self._shard_reports = stage, {}, {}, {}
+        self._waits = False
         if self._listener is not None:
             self._over = threading.Event()
             threading.Thread(target=self._report, args=(self._over,), name="mixedmode-backlog", daemon=True).start()
@@ -218,16 +222,29 @@ class BacklogProgress:
 
     def _of_shards(self, reports: Sequence[Mapping[str, int]], work: JobWork) -> tuple[float, float]:
         """The parts of the rows that shards have taken in, and that the operator is done with."""
-        taken, done = (sum(report[what] for report in reports) for what in ("read", "rows"))
-        if len(reports) >= self.shards and all(report.get("all") for report in reports):
-            # The one with most to do decides when the pass ends.
-            most = max(report["read"] for report in reports)
-            rest = max(report["read"] - report["rows"] for report in reports)
-            return 1.0, 1 - rest / most if most else 1.0
         total = self.total_rows
-        if self._scanned:
+        if self._scanned and self._kind == "join":
+            total = None  # what shards get of runs is the rows that it gives
+        elif self._scanned:
             total = round(self._of_scans("kept")) + work.rows_read
         elif not total and not self._by_spark:
             # Rows that are aggregated are fewer, and stand for those that were read.
             total = work.rows_read if self._is_aggregated else work.rows_shuffled
-        return (min(taken / total, 1.0), min(done / total, 1.0)) if total else (0.0, 0.0)
+        self._waits |= len(reports) < self.shards and any(report["done"] for report in reports)
+        are_all_in = all(report.get("all") for report in reports)
+        if are_all_in and len(reports) >= self.shards:
+            total = sum(report["read"] for report in reports)
+        if not total:
+            return 0.0, 0.0
+        of_all = [min(sum(report[what] for report in reports) / total, 1.0) for what in ("read", "rows")]
+        if self._waits or len(reports) < self.shards or not all(report["rows"] for report in reports):
+            return of_all[0], of_all[1]
+        # All work at once: the one with most to do decides when the pass ends, but gets what the others leave.
+        each = total / self.shards
+        wholes = [report["read"] if report.get("all") else max(report["read"], each) for report in reports]
+        most = max(max(wholes), 1)
+        rests = [
+            max(whole - report[what] for whole, report in zip(wholes, reports, strict=True)) / most
+            for what in ("read", "rows")
+        ]
+        return (of_all[0] + 1 - rests[0]) / 2, (of_all[1] + 1 - rests[1]) / 2

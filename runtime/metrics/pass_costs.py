@@ -38,19 +38,20 @@ class PassCosts:
 #: A Python processor may do anything.
 _ANYTHING = 0.9
 _COSTS: dict[tuple[Rows, str], PassCosts] = {
-    ("scanned", "agg"): PassCosts(0.15, 0.2, 0.0, 0.3, 0.4),
-    ("scanned", "dropDuplicates"): PassCosts(0.2, 0.2, 0.0, 0.3, 0.4),
-    ("scanned", "join"): PassCosts(0.2, 0.2, 0.0, 0.5, 0.5),
-    ("sorted", "agg"): PassCosts(0.3, 0.5, 1.0, 0.0, 0.5),
-    ("sorted", "dropDuplicates"): PassCosts(0.3, 0.5, 0.5, 0.0, 0.5),
-    ("sorted", "join"): PassCosts(0.3, 0.5, 1.0, 0.0, 0.5),
-    ("unsorted", "agg"): PassCosts(0.3, 0.5, 0.1, 0.5, 0.5),
-    ("unsorted", "dropDuplicates"): PassCosts(0.3, 0.5, 0.1, 0.5, 0.5),
+    ("scanned", "agg"): PassCosts(0.15, 0.2, 0.0, 0.05, 0.28, 0.2),
+    ("scanned", "dropDuplicates"): PassCosts(0.2, 0.2, 0.0, 0.05, 0.33, 0.2),
+    ("scanned", "join"): PassCosts(0.2, 0.2, 0.0, 0.05, 1.7, 0.7),
+    ("sorted", "agg"): PassCosts(0.3, 0.4, 1.9, 0.1, 1.5, 0.4),
+    ("sorted", "dropDuplicates"): PassCosts(0.3, 0.4, 0.5, 0.1, 1.0),
+    ("sorted", "join"): PassCosts(0.3, 0.4, 1.0, 0.1, 1.5, 0.7),
+    ("unsorted", "agg"): PassCosts(0.3, 0.4, 1.9, 0.8, 0.85, 0.4),
+    ("unsorted", "dropDuplicates"): PassCosts(0.3, 0.4, 0.1, 0.5, 0.5),
+    ("unsorted", "join"): PassCosts(0.3, 0.4, 1.0, 0.5, 1.5, 0.7),
 }
 _OTHERS: dict[Rows, PassCosts] = {
-    "scanned": PassCosts(0.2, 0.2, 0.0, 0.5, 2.0, _ANYTHING),
-    "sorted": PassCosts(0.3, 0.5, 0.5, 0.0, 2.0, _ANYTHING),
-    "unsorted": PassCosts(0.3, 0.5, 0.1, 0.5, 2.0, _ANYTHING),
+    "scanned": PassCosts(0.2, 0.2, 0.0, 0.4, 1.0, _ANYTHING),
+    "sorted": PassCosts(0.3, 0.4, 0.5, 0.1, 1.0, _ANYTHING),
+    "unsorted": PassCosts(0.3, 0.4, 0.1, 0.7, 1.0, _ANYTHING),
 }
 
 

@@ -10,7 +10,7 @@ for it, where it is larger a range, and where it is too wide to be of use, nothi
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import exp, hypot, log, sqrt
 
 from .pass_costs import PassCosts, Rows, pass_costs
@@ -22,17 +22,21 @@ _SLACK_S = 2.0
 #: A range whose upper bound is so many times the lower one says nothing.
 _WIDEST = 5.0
 #: Bounds are so many standard deviations from what is likely: some 85 % of times are between them.
-_BOUNDS = 1.4
+_BOUNDS = 1.28
 #: How far the pace of the rest is from the pace so far, as a standard deviation: other programs come and go.
 _STEADY = 0.12
 #: The same for a pace that is measured over a part of a part; it falls with the root of what is done.
-_PACE = 0.1
+_PACE = 0.03
+#: A pass is not typical if it is so many standard deviations from that.
+_FAR = 1.5
 #: How far the wait for the shards' first rows is from what is typical, in the same way.
-_TYPICAL = 0.3
+_TYPICAL = 0.45
 #: What takes longer than is typical will take so many times what it has taken.
 _LONGER = 1.2
 #: So many looks say how fast a part is now.
 _RECENT = 8
+#: The part of the rows that the operator must have done until it is known what they cost it.
+_ENOUGH = 0.1
 #: Where a part is between two moves, it is no further than so much of the next one.
 _NEARLY = 0.9
 #: The part of the rows that shards have taken in before the operator begins, if they sort all rows first.
@@ -90,11 +94,18 @@ class RemainingTime:
         """The bounds, where they say something; None: they are too far apart."""
         return (self.low_s, self.high_s) if self.high_s <= max(_WIDEST * self.low_s, 2 * _SLACK_S) else None
 
-    def and_also(self, other: RemainingTime) -> RemainingTime:
-        """What two independent estimates of the same time say together; the surer one counts more."""
-        mine, its = self.spread**-2, other.spread**-2
-        likely_s = exp((mine * log(self.likely_s) + its * log(other.likely_s)) / (mine + its))
-        return RemainingTime(likely_s, max((mine + its) ** -0.5, _STEADY))
+    def and_typically(self, typical: RemainingTime) -> RemainingTime:
+        """What is measured and what is typical say together.
+
+        The surer one counts more, and a difference is a doubt; but a pass that is far from what is typical is just not
+        typical.
+        """
+        apart = log(self.likely_s / typical.likely_s)
+        spread = typical.spread * max(abs(apart) / (_FAR * typical.spread), 1.0) ** 2
+        mine, its = self.spread**-2, spread**-2
+        share = mine / (mine + its)
+        doubt = sqrt(share * (1 - share)) * apart
+        return RemainingTime(typical.likely_s * exp(share * apart), max(hypot((mine + its) ** -0.5, doubt), _STEADY))
 
 
 class Pace:
@@ -202,12 +213,17 @@ class Pace:
         by_pace = self._shards.left(elapsed_s)
         if taking and (self._in_at_operator or 0.0) >= _ALL_IN and seen.begun >= 1:
             by_pace = self._operator.left(elapsed_s)
+        elif by_pace is not None and done < 1:
+            # How long the operator takes against taking in is not measured until it has done some rows.
+            unknown = (1 - taking) * (1 - seen.processed) / (1 - done) * max(1 - seen.processed / _ENOUGH, 0.0)
+            by_pace = replace(by_pace, spread=hypot(by_pace.spread, costs.spread * unknown))
         if not before_s or done >= 1:
             return by_pace
         if by_pace is None:
             whole_s = max(whole_s, spent_s * _LONGER)
             return RemainingTime(whole_s - spent_s, costs.spread * whole_s / (whole_s - spent_s))
-        return by_pace.and_also(RemainingTime(whole_s * (1 - done), costs.spread))
+        # The further it is, the less it matters what is typical.
+        return by_pace.and_typically(RemainingTime(whole_s * (1 - done), costs.spread / (1 - done)))
 
 
 @dataclass
@@ -249,6 +265,6 @@ class _Part:
         whole_s = max(elapsed_s - began_s, 1e-3) / done
         then_s, then = self.looks[0]
         recent_s = whole_s if self.done <= then or then_s <= began_s else (elapsed_s - then_s) / (done - then)
-        of_steps, of_change = since / done, abs(log(recent_s / whole_s)) / 2
+        of_steps, of_change = since / done, abs(log(recent_s / whole_s)) / 4
         likely_s = max(sqrt(whole_s * recent_s) * (1 - done), 1e-3)
         return RemainingTime(likely_s, hypot(_STEADY, _PACE / sqrt(done), of_steps, of_change))
