@@ -21,8 +21,9 @@ _PROMISED = 0.3
 _SLACK_S = 2.0
 #: A range whose upper bound is so many times the lower one says nothing.
 _WIDEST = 5.0
-#: Bounds are so many standard deviations from what is likely: some 85 % of times are between them.
-_BOUNDS = 1.28
+#: Bounds are so many standard deviations from what is likely; of times that are told as one number, fewer are looked
+#: at: four of five times should be between those.
+_BOUNDS, _NUMBER = 1.7, 1.28
 #: How far the pace of the rest is from the pace so far, as a standard deviation: other programs come and go.
 _STEADY = 0.12
 #: The same for a pace that is measured over a part of a part; it falls with the root of what is done.
@@ -81,13 +82,13 @@ class RemainingTime:
 
     @property
     def eta_s(self) -> float | None:
-        """A number that is right within 30 %, or two seconds, wherever between the bounds the truth is; None: there is
-        none."""
-        if self.high_s - self.low_s <= 2 * _SLACK_S:
-            return (self.low_s + self.high_s) / 2
-        if self.high_s * (1 - _PROMISED) > self.low_s * (1 + _PROMISED):
+        """A number that is mostly right within 30 %, or two seconds; None: there is none."""
+        low_s, high_s = (self.likely_s * exp(sign * _NUMBER * self.spread) for sign in (-1, 1))
+        if high_s - low_s <= 2 * _SLACK_S:
+            return (low_s + high_s) / 2
+        if high_s * (1 - _PROMISED) > low_s * (1 + _PROMISED):
             return None
-        return sqrt(self.low_s * self.high_s * (1 - _PROMISED) * (1 + _PROMISED))
+        return sqrt(low_s * high_s * (1 - _PROMISED) * (1 + _PROMISED))
 
     @property
     def range_s(self) -> tuple[float, float] | None:

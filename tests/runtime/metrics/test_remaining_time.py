@@ -110,7 +110,7 @@ def test_files_that_tasks_scan_have_a_right_number_from_a_third_on(kind: str, ha
 def test_rows_that_spark_brings_have_a_right_range_from_a_third_on(rows: Rows, kind: str, more: float) -> None:
     """Nothing is known of what Spark does in the shards' tasks, so the range is wider; a number comes later."""
     seen = as_typical_but(more, rows, kind, 1.0)
-    assert seen.ranges > 0.7 * seen.looks and seen.right_ranges > 0.8 * seen.ranges, seen
+    assert seen.ranges > 0.5 * seen.looks and seen.right_ranges > 0.8 * seen.ranges, seen
     assert seen.numbers > 0.2 * seen.looks and seen.right_numbers > 0.8 * seen.numbers, seen
 
 
@@ -168,7 +168,7 @@ def test_before_anything_is_measured_nothing_is_told() -> None:
     pace = Pace()
     assert pace.at(1, PassSeen()) == (None, None)
     assert pace.at(2, PassSeen(0.0)) == (None, None)
-    assert RemainingTime(20, 0.5).range_s is not None and RemainingTime(20, 0.5).eta_s is None
+    assert RemainingTime(20, 0.4).range_s is not None and RemainingTime(20, 0.4).eta_s is None
     assert RemainingTime(20, 1.0).range_s is None
     near = RemainingTime(100, 0.1).eta_s
     assert near is not None and 90 <= near <= 110
