@@ -157,7 +157,7 @@ class BacklogProgress:
         """Rows read, shuffled and done, rows/s, shards done, bytes spilled; the fraction that is done, and an ETA.
 
         They are None until something has been measured: no bar stands at 0 %, and no ETA is made up.  As long as one
-        number for the ETA could be more than 30 % wrong there is a range, and none where that is too wide.
+        number for the ETA would often be more than 30 % wrong there is a range, and none where that is too wide.
         """
         self._read_reports()
         reports = list(self._shard_reports.values())

@@ -1,4 +1,4 @@
-"""What the parts of a sorted pass cost against each other, by who reads, who sorts, and what the stage does.
+"""Typical costs of the parts of a sorted pass, by who reads, who sorts, and what the stage does.
 
 Only ratios matter: the part that runs first says how fast the machines are.
 """
@@ -14,10 +14,7 @@ Rows = Literal["scanned", "sorted", "unsorted"]
 
 @dataclass(frozen=True)
 class PassCosts:
-    """CPU time per row, in microseconds.
-
-    They were measured: passes of 2 to 8 million rows on two cores, each kind with few and with many keys.
-    """
+    """Time per row, against each other."""
 
     #: Of a row that is read.
     read: float
@@ -37,6 +34,10 @@ class PassCosts:
 
 #: A Python processor may do anything.
 _ANYTHING = 0.9
+#: Measured in passes of 0.2 to 90 million rows (20 to 80 seconds, two cores that others used, too): aggregates of few
+#: and many keys, numbers, decimals and texts, deduplications, a join, and processors by row and in pandas.  What is read
+#: and what is handed on before the shards are told apart by the steps in ``docs/benchmarks.md``.  Where Spark sorts,
+#: and deduplications and joins that it reads, are derived from the others.
 _COSTS: dict[tuple[Rows, str], PassCosts] = {
     ("scanned", "agg"): PassCosts(0.15, 0.2, 0.0, 0.05, 0.28, 0.2),
     ("scanned", "dropDuplicates"): PassCosts(0.2, 0.2, 0.0, 0.05, 0.33, 0.2),

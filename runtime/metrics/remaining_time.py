@@ -23,11 +23,11 @@ _SLACK_S = 2.0
 _WIDEST = 5.0
 #: Bounds are so many standard deviations from what is likely; of times that are told as one number, fewer are looked
 #: at: four of five times should be between those.
-_BOUNDS, _NUMBER = 1.7, 1.28
+_BOUNDS, _NUMBER = 1.8, 1.28
 #: How far the pace of the rest is from the pace so far, as a standard deviation: other programs come and go.
 _STEADY = 0.12
-#: The same for a pace that is measured over a part of a part; it falls with the root of what is done.
-_PACE = 0.03
+#: The same for a pace of which one move is known; it falls with the root of how many are.
+_PACE = 0.45
 #: A pass is not typical if it is so many standard deviations from that.
 _FAR = 1.5
 #: How far the wait for the shards' first rows is from what is typical, in the same way.
@@ -235,6 +235,8 @@ class _Part:
     done: float = 0.0
     step: float = 0.0
     moved_s: float = 0.0
+    #: How many looks have found it further than before.
+    moves: int = 0
     #: When each of the last looks was, and what was done by then.
     looks: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_RECENT))
 
@@ -246,6 +248,7 @@ class _Part:
             self.began_s = began_s
         if done > self.done:
             self.step, self.done, self.moved_s = done - self.done, done, at_s
+            self.moves += 1
         self.looks.append((at_s, self.done))
 
     def spent_s(self, elapsed_s: float) -> float:
@@ -268,4 +271,4 @@ class _Part:
         recent_s = whole_s if self.done <= then or then_s <= began_s else (elapsed_s - then_s) / (done - then)
         of_steps, of_change = since / done, abs(log(recent_s / whole_s)) / 4
         likely_s = max(sqrt(whole_s * recent_s) * (1 - done), 1e-3)
-        return RemainingTime(likely_s, hypot(_STEADY, _PACE / sqrt(done), of_steps, of_change))
+        return RemainingTime(likely_s, hypot(_STEADY, _PACE / sqrt(self.moves), of_steps, of_change))
