@@ -29,7 +29,7 @@ _STEADY = 0.12
 #: The same for a pace of which one move is known; it falls with the root of how many are.
 _PACE = 0.45
 #: A pass is not typical if it is so many standard deviations from that.
-_FAR = 1.5
+_FAR = 2.0
 #: How far the wait for the shards' first rows is from what is typical, in the same way.
 _TYPICAL = 0.45
 #: What takes longer than is typical will take so many times what it has taken.
@@ -102,7 +102,7 @@ class RemainingTime:
         typical.
         """
         apart = log(self.likely_s / typical.likely_s)
-        spread = typical.spread * max(abs(apart) / (_FAR * typical.spread), 1.0) ** 2
+        spread = typical.spread * max(abs(apart) / (_FAR * hypot(self.spread, typical.spread)), 1.0) ** 2
         mine, its = self.spread**-2, spread**-2
         share = mine / (mine + its)
         doubt = sqrt(share * (1 - share)) * apart
