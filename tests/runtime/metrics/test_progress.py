@@ -251,7 +251,7 @@ def test_the_time_to_go_of_files_that_tasks_scan_is_about_right(
             if told["etaSeconds"] is not None:
                 right += abs(told["etaSeconds"] - left_s) <= max(0.3 * left_s, 2)
                 numbers += 1
-    assert numbers > 0.5 * looks and right > 0.7 * numbers, (looks, numbers, right)
+    assert numbers > 0.3 * looks and right > 0.7 * numbers, (looks, numbers, right)
     assert told["rowsRead"] == rows and 0 < told["rows"] < rows * kept
 
 
