@@ -179,8 +179,9 @@ class JobWork:
     tasks: int = 0
     #: Rows that they have read from sources.
     rows_read: int = 0
-    #: Rows that they have written for later stages.
+    #: Rows that they have written for later stages, and that these have got.
     rows_shuffled: int = 0
+    rows_fetched: int = 0
 
 
 @contextlib.contextmanager
@@ -226,7 +227,7 @@ class JobTasks:
 
     def __call__(self) -> JobWork:
         """What is done by now; from any thread."""
-        done, known, read, shuffled = 0, 0, 0, 0
+        done, known, read, shuffled, fetched = 0, 0, 0, 0, 0
         stages: set[int] = set()
         for number in self._jobs():
             job = None if number in self._earlier else self._tracker.getJobInfo(number)
@@ -245,7 +246,8 @@ class JobTasks:
                 attempt = self._store.lastStageAttempt(number)
                 read += int(attempt.inputRecords())
                 shuffled += int(attempt.shuffleWriteRecords())
-        return JobWork(done, known, read, shuffled)
+                fetched += int(attempt.shuffleReadRecords())
+        return JobWork(done, known, read, shuffled, fetched)
 
     def _jobs(self) -> list[int]:
         try:

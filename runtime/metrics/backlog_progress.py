@@ -17,6 +17,7 @@ from ..catalyst.spark_cluster import JobWork
 from ..storage.filesystem import delete_quietly, list_files, progress_interval_s, read_bytes
 from ..tasks.progress import SCAN
 from .events.facts import BacklogMoved, FactListener
+from .pass_costs import Rows
 from .remaining_time import Pace, PassSeen
 
 logger = logging.getLogger(__name__)
@@ -55,7 +56,10 @@ class BacklogProgress:
         self.shards = 0
         self._work: Callable[[], JobWork] | None = None
         self._is_aggregated = self._by_spark = False
-        self._pace = Pace(works_before=False)
+        self._kind = ""
+        #: Whether shards wait until others are done.
+        self._waits = False
+        self._pace = Pace()
         self._started = time.monotonic()
 
     def begin(
@@ -67,6 +71,8 @@ class BacklogProgress:
         is_aggregated: bool = False,
         by_spark: bool = False,
         stage: str = "",
+        kind: str = "",
+        rows: Rows = "sorted",
     ) -> None:
         """A sorted pass starts.
 
@@ -77,13 +83,16 @@ class BacklogProgress:
             is_aggregated: a row that a shard gets stands for some of the rows that are read.
             by_spark: shards get what Spark has made of the rows; how many that will be nobody knows.
             stage: whose pass it is.
+            kind: of its operator.
+            rows: who brings them to it, unless tasks scan files.
         """
         delete_quietly(self._filesystem, self.folder)
         self.total_rows, self.shards, self._work = total_rows, shards, work
         self._is_aggregated, self._by_spark = is_aggregated, by_spark
-        self._pace = Pace(works_before=is_aggregated or by_spark)
+        self._kind, self._pace = kind, Pace(rows, kind)
         self._started = time.monotonic()
         self._stage, self._reported, self._scanned, self._shard_reports = stage, {}, {}, {}
+        self._waits = False
         if self._listener is not None:
             self._over = threading.Event()
             threading.Thread(target=self._report, args=(self._over,), name="mixedmode-backlog", daemon=True).start()
@@ -148,14 +157,15 @@ class BacklogProgress:
         """Rows read, shuffled and done, rows/s, shards done, bytes spilled; the fraction that is done, and an ETA.
 
         They are None until something has been measured: no bar stands at 0 %, and no ETA is made up.  As long as one
-        number for the ETA could be more than 30 % wrong there is a range, and none where that is too wide.
+        number for the ETA would often be more than 30 % wrong there is a range, and none where that is too wide.
         """
         self._read_reports()
         reports = list(self._shard_reports.values())
         sums: Counter[str] = Counter()
         for report in reports:
             sums.update(report)
-        self._pace.works_before |= bool(self._scanned)
+        if self._scanned:
+            self._pace.rows = "scanned"
         work = JobWork() if self._work is None else self._work()
         elapsed_s = max(time.monotonic() - self._started, 1e-3)
         fraction, left = self._pace.at(elapsed_s, self._seen(reports, work))
@@ -192,24 +202,49 @@ class BacklogProgress:
 
     def _seen(self, reports: Sequence[Mapping[str, int]], work: JobWork) -> PassSeen:
         """How far the pass is."""
+        written, handed = None, 1.0
         if self._scanned:  # such tasks tell Spark nothing before they end
             before: float | None = min(self._of_scans("part"), 1.0)
-        elif self.total_rows and work.rows_read:
-            before = min(work.rows_read / self.total_rows, 1.0)
+            written = min(self._of_scans("writtenPart"), 1.0)
+            handed = self._of_scans("handed") / max(self._of_scans("read"), 1)
         else:
             before = work.tasks_done / work.tasks if work.tasks else None
+            if work.tasks_done and work.rows_read:
+                # Spark counts the rows of a task's shuffle when it ends.
+                handed = min(work.rows_shuffled * work.tasks / work.tasks_done / work.rows_read, 1.0)
+            if self.total_rows and work.rows_read:
+                before = min(work.rows_read / self.total_rows, 1.0)
         if not reports or not self.shards:
-            return PassSeen(before)
+            return PassSeen(before, written, handed)
+        finished = min(sum(report["done"] for report in reports) / self.shards, 1.0)
+        begun = min(len(reports) / self.shards, 1.0)
+        return PassSeen(before, written, handed, begun, finished, *self._of_shards(reports, work))
+
+    def _of_shards(self, reports: Sequence[Mapping[str, int]], work: JobWork) -> tuple[float, float]:
+        """The parts of the rows that shards have taken in, and that the operator is done with."""
         total = self.total_rows
-        if self._scanned:
+        if self._scanned and self._kind == "join":
+            total = None  # what shards get of runs is the rows that it gives
+        elif self._scanned:
             total = round(self._of_scans("kept")) + work.rows_read
         elif not total and not self._by_spark:
             # Rows that are aggregated are fewer, and stand for those that were read.
             total = work.rows_read if self._is_aggregated else work.rows_shuffled
-
-        def part_of(what: str) -> float:
-            return min(sum(report[what] for report in reports) / total, 1.0) if total else 0.0
-
-        finished = sum(report["done"] for report in reports) / self.shards
-        begun = min(len(reports) / self.shards, 1.0)
-        return PassSeen(before, begun, min(finished, 1.0), part_of("read"), part_of("rows"))
+        self._waits |= len(reports) < self.shards and any(report["done"] for report in reports)
+        are_all_in = all(report.get("all") for report in reports)
+        if are_all_in and len(reports) >= self.shards:
+            total = sum(report["read"] for report in reports)
+        if not total:
+            return 0.0, 0.0
+        of_all = [min(sum(report[what] for report in reports) / total, 1.0) for what in ("read", "rows")]
+        if self._waits or len(reports) < self.shards or not all(report["rows"] for report in reports):
+            return of_all[0], of_all[1]
+        # All work at once: the one with most to do decides when the pass ends, but gets what the others leave.
+        each = total / self.shards
+        wholes = [report["read"] if report.get("all") else max(report["read"], each) for report in reports]
+        most = max(max(wholes), 1)
+        rests = [
+            max(whole - report[what] for whole, report in zip(wholes, reports, strict=True)) / most
+            for what in ("read", "rows")
+        ]
+        return (of_all[0] + 1 - rests[0]) / 2, (of_all[1] + 1 - rests[1]) / 2

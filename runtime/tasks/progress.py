@@ -37,7 +37,7 @@ class TaskProgress:
         self._path = f"{folder}/{attempt}"
         self._rows_column = rows_column
         self._written_at = 0.0
-        self._counts = {"read": 0, "rows": 0, "spilledBytes": 0, "done": 0}
+        self._counts = {"read": 0, "rows": 0, "spilledBytes": 0, "all": 0, "done": 0}
 
     def reading(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same batches, counted as rows that the task has taken in."""
@@ -45,6 +45,8 @@ class TaskProgress:
         for batch in batches:
             self._count("read", batch)
             yield batch
+        self._counts["all"] = 1
+        self.write()
 
     def processing(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same rows, counted as those that the operator is done with."""
@@ -94,6 +96,8 @@ class ScanProgress:
         self._whole_bytes = max(whole_bytes, 1)
         self._written_at = 0.0
         self._read = self._kept = 0
+        #: Rows in runs, and that will be in them of what waits.
+        self._handed, self._waiting = 0, 0.0
         #: Of the parts of files that have begun, of what is read of them, and of what is written.
         self._begun_bytes, self._bytes, self._written_bytes = 0, 0.0, 0.0
 
@@ -115,13 +119,24 @@ class ScanProgress:
 
         return seen
 
-    def written(self, rows: int = 0) -> None:
+    def waits(self, rows: float) -> None:
+        """What came of all that is read and is in no run yet.
+
+        Args:
+            rows: that it will be in a run, as far as is known.
+        """
+        self._waiting = rows
+
+    def written(self, rows: int = 0, kept: int = 0) -> None:
         """What came of all that is read is in a run, or is nothing.
 
         Args:
-            rows: that the run has, where only then it is known how many rows are kept.
+            rows: that the run has.
+            kept: where only now it is known how many rows are kept, those.
         """
-        self._kept += rows
+        self._kept += kept
+        self._handed += rows
+        self._waiting = 0.0
         self._written_bytes = self._bytes
         self.write()
 
@@ -129,9 +144,13 @@ class ScanProgress:
         """Report now; never raises."""
         self._written_at = time.monotonic()
         if self._folder is not None:
-            # What is sorted and written when all is read takes about as long as reading.
-            part = (self._bytes + self._written_bytes) / (2 * self._whole_bytes)
-            counts = {"read": self._read, "kept": self._kept, "part": part}
+            counts = {
+                "read": self._read,
+                "kept": self._kept,
+                "handed": self._handed + self._waiting,
+                "part": self._bytes / self._whole_bytes,
+                "writtenPart": self._written_bytes / self._whole_bytes,
+            }
             _replace(self._filesystem, self._folder, self._path, counts)
 
 

@@ -210,6 +210,8 @@ class GraphEpochs:
                     is_aggregated=stage.operator.rows_column is not None,
                     by_spark=by_spark,
                     stage=stage.uid,
+                    kind=stage.operator.kind,
+                    rows="sorted" if phase.sorter == "spark" else "unsorted",
                 )
             try:
                 with self._labelled(f"{phase.kind}, epoch {spec.epoch}{self._of_stage(stage)}"):

@@ -76,53 +76,69 @@ class PartialScanTask(ScanTask[FilePart, ScanReport]):
         progress.write()
         to_sort: RowsToSort | None = None
         is_known = sorts = False  # whether it is known if rows are sorted, and whether they are
+        per_key = 1.0
+
+        def write(rows: pa.RecordBatch) -> None:
+            if self._overlap is not None:
+                rows = in_all_windows(rows, *self._overlap, self.group_columns, self.buckets.max_parallelism)
+            runs.append(f"{self.folder}/{attempt}-{len(runs)}.run")
+            write_run(self.target, runs[-1], [rows], self.buckets, self.without)
+            progress.written(rows.num_rows)
+
         for part in parts:
             for table in engine.tables(self.partials, self.source, part, progress.part_begins(part.size_bytes)):
                 keyed = keyed_rows(self.partials, table)
                 if not is_known:
-                    to_sort, is_known = self._to_sort(keyed, parts), True
+                    per_key, is_known = self._rows_per_key(keyed, parts), True
+                    to_sort = self._to_sort(per_key)
                     sorts = to_sort is not None
                 sorts = sorts and to_sort is not None and to_sort.add(self._with_windows(keyed), sums)
                 if sorts and to_sort is not None:
+                    progress.waits(to_sort.rows / per_key * self._windows_of_a_row)
                     if to_sort.memory_bytes > budget_bytes:
-                        runs.append(self._written(to_sort.taken(), f"{attempt}-{len(runs)}"))
-                        progress.written()
+                        write(to_sort.taken())
                     continue
                 found = engine.aggregated(spelled_out(keyed), self._plain_keys, self.partials.calls, sums)
                 waiting.append(found)
                 rows += table.num_rows
                 size += found.nbytes
+                progress.waits(min(sum(map(len, waiting)), rows / per_key) * self._windows_of_a_row)
                 if 4 * size > budget_bytes:
                     waiting = self._merged(waiting, rows)
                     size = waiting[0].nbytes
                     rows = 0
                     if 8 * size > budget_bytes:
-                        runs.append(self._written(self._by_group(waiting[0]), f"{attempt}-{len(runs)}"))
-                        progress.written()
+                        write(self._by_group(waiting[0]))
                         waiting, size = [], 0
         if to_sort is not None and to_sort.size:
-            runs.append(self._written(to_sort.taken(), f"{attempt}-{len(runs)}"))
+            write(to_sort.taken())
         if waiting:
-            whole = self._merged(waiting, rows)[0]
-            runs.append(self._written(self._by_group(whole), f"{attempt}-{len(runs)}"))
+            write(self._by_group(self._merged(waiting, rows)[0]))
         progress.written()
         failpoint("scan-before-report")
         return ScanReport(tuple(runs), tuple(sums.bounds.items()))
 
-    def _to_sort(self, first: pa.Table, parts: Sequence[FilePart]) -> RowsToSort | None:
-        """Takes rows that are sorted at once; None: their keys have no order here, or many rows have the same one.
+    def _rows_per_key(self, first: pa.Table, parts: Sequence[FilePart]) -> float:
+        """About how many rows have the same key; 1: keys have no order here, so nobody looks.
 
         Args:
             first: the first rows.
             parts: all that are read.
         """
         names = tuple(self._plain_keys)
-        if not RowsToSort.takes(self.schema, names) or not are_merged(self.partials.calls):
+        if not RowsToSort.takes(self.schema, names):
+            return 1.0
+        return rows_per_key(*sampled(first, names), self.expected_rows(self.partials.scan, parts[0], parts))
+
+    def _to_sort(self, per_key: float) -> RowsToSort | None:
+        """Takes rows that are sorted at once; None: their keys have no order here, or many rows have the same one.
+
+        Args:
+            per_key: about how many rows have the same key.
+        """
+        names, calls, most = tuple(self._plain_keys), self.partials.calls, self.buckets.max_parallelism
+        if not RowsToSort.takes(self.schema, names) or not are_merged(calls) or per_key >= _MANY:
             return None
-        per_key = rows_per_key(*sampled(first, names), self.expected_rows(self.partials.scan, parts[0], parts))
-        if per_key >= _MANY:
-            return None
-        calls, most = self.partials.calls, self.buckets.max_parallelism
         return RowsToSort(self.schema, names, self.group_columns, calls, most, per_key < WORTH_REDUCING)
 
     @property
@@ -157,19 +173,16 @@ class PartialScanTask(ScanTask[FilePart, ScanReport]):
         columns = [typed(arrays[field.name], field.type) for field in self.schema]
         return in_order_of_groups(pa.RecordBatch.from_arrays(columns, schema=self.schema))
 
-    def _written(self, rows: pa.RecordBatch, name: str) -> str:
-        path = f"{self.folder}/{name}.run"
-        if self._overlap is not None:
-            rows = in_all_windows(rows, *self._overlap, self.group_columns, self.buckets.max_parallelism)
-        write_run(self.target, path, [rows], self.buckets, self.without)
-        return path
-
     @property
     def _overlap(self) -> tuple[str, Overlap] | None:
         """The key whose windows overlap, and how."""
         return next(((key.name, key.overlap) for key in self.partials.keys if key.overlap is not None), None)
 
     @property
+    def _windows_of_a_row(self) -> int:
+        return 1 if self._overlap is None else self._overlap[1].count
+
+    @property
     def _budget_bytes(self) -> int:
         """Memory for what is not written yet, which is written once for each window that it is part of."""
-        return self.memory_bytes if self._overlap is None else self.memory_bytes // (1 + self._overlap[1].count)
+        return self.memory_bytes if self._overlap is None else self.memory_bytes // (1 + self._windows_of_a_row)

@@ -58,12 +58,13 @@ class RowsToSort:
     _texts: dict[_Form, pa.Array] = field(default_factory=dict, init=False)
     #: Bytes of what waits.
     size: int = field(default=0, init=False)
-    _rows: int = field(default=0, init=False)
+    #: Rows that wait.
+    rows: int = field(default=0, init=False)
 
     @property
     def memory_bytes(self) -> int:
         """Memory that it takes to sort what waits: the values twice, and numbers and places of rows."""
-        return 2 * self.size + _BYTES_TO_SORT * self._rows
+        return 2 * self.size + _BYTES_TO_SORT * self.rows
 
     @staticmethod
     def takes(schema: pa.Schema, keys: Sequence[str]) -> bool:
@@ -106,7 +107,7 @@ class RowsToSort:
         self._values.append(values)
         self.size += sum(column.nbytes for column in (*keys, *values.values()))
         self.size += sum(_bytes_of(texts, values[form]) for form, texts in self._texts.items())  # they become texts
-        self._rows += len(table)
+        self.rows += len(table)
         return True
 
     def _numbered(self, form: _Form, found: pa.Array) -> pa.Array:
@@ -153,7 +154,7 @@ class RowsToSort:
             texts[texts_form] = different.take(pc.array_sort_indices(different))
             # Numbers in the order of the texts.
             values[texts_form] = pc.index_in(different, texts[texts_form]).take(values[texts_form])
-        self._keys, self._values, self._bounds, self._texts, self.size, self._rows = [], [], {}, {}, 0, 0
+        self._keys, self._values, self._bounds, self._texts, self.size, self.rows = [], [], {}, {}, 0, 0
         rows = len(keys[self.keys[0]])
         groups = pa.array(key_groups([keys[name] for name in self.group_columns], self.max_parallelism, rows))
         if self.are_alone and rows_per_key(*sampled(pa.table(keys), self.keys), rows) < WORTH_REDUCING:

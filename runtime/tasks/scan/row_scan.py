@@ -93,7 +93,8 @@ class RowScanTask(ScanTask[RankedPart, RowsReport]):
             path = f"{self.folder}/{attempt}-{len(runs)}.run"
             write_run(self.target, path, ordered, self.buckets, self.without)
             runs.append(path)
-            progress.written(sum(batch.num_rows for batch in ordered))
+            written = sum(batch.num_rows for batch in ordered)
+            progress.written(written, kept=written)
 
         for ranked in parts:
             seen = progress.part_begins(ranked.size_bytes)
@@ -103,6 +104,7 @@ class RowScanTask(ScanTask[RankedPart, RowsReport]):
                 waiting.append(batch)
                 waiting_rows += batch.num_rows
                 size += batch.nbytes
+                progress.waits(waiting_rows)
                 if reduces is None and waiting_rows >= _SAMPLE:
                     reduces = self._repeats(waiting, parts)
                 if 4 * size > self.memory_bytes or (reduces and waiting_rows >= _REDUCED_ROWS):
