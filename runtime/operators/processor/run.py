@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from ....state.backend.keyed import KeyedState
-from ....state.backend.random_access import RocksDBKeyedState
+from ....state.backend.random_access import RandomAccessKeyedState
 from ....state.backend.sorted_pass import BatchKeyedState
 from ....state.keys.keygroups import ShardId
 from ....state.keys.keys import KeyCodec
@@ -58,7 +58,7 @@ class ProcessorRun:
         self._keys = KeyByKey(self.calls, self._codec, context)
         self._handle: TaskHandle | None = None
         #: Of a live epoch that has begun.
-        self._state: RocksDBKeyedState | None = None
+        self._state: RandomAccessKeyedState | None = None
 
     @property
     def processor(self) -> StatefulProcessor:
@@ -95,13 +95,13 @@ class ProcessorRun:
     def begin(self) -> None:
         """Begin a live epoch, whose rows may come in several portions."""
         context = self._context
-        self._state = RocksDBKeyedState(
+        self._state = RandomAccessKeyedState(
             self._operator.registry, context.base, context.key_groups, self._epoch.processing_time_ms
         )
         self._begin(self._state)
 
     @property
-    def live_state(self) -> RocksDBKeyedState:
+    def live_state(self) -> RandomAccessKeyedState:
         """The state of a live epoch."""
         assert self._state is not None, "begin() comes first"
         return self._state
@@ -226,7 +226,7 @@ class ProcessorRun:
             self._handle.enter("close")
         self._processor.close()
 
-    def _random(self, state: RocksDBKeyedState, keyed: KeyedRows, *, more: bool) -> None:
+    def _random(self, state: RandomAccessKeyedState, keyed: KeyedRows, *, more: bool) -> None:
         if self.calls.clock is not None:
             self._keys.had_due = more or state.has_base  # any key may have timers from before
             self._keys.in_order(self.calls.clock, state, keyed)
@@ -238,7 +238,7 @@ class ProcessorRun:
                 calls.handle_rows(rows, calls.row_times)
                 self._counters.keys += 1
 
-    def _fire_all_due(self, state: RocksDBKeyedState) -> None:
+    def _fire_all_due(self, state: RandomAccessKeyedState) -> None:
         """Behind all rows of the shard: its due timers in time order."""
         epoch, calls = self._epoch, self.calls
         for kind, upto_ms in (("event", epoch.firing_watermark_ms), ("processing", epoch.processing_timers_upto_ms)):
