@@ -39,17 +39,17 @@ class SinkRequest:
 
 
 def sink_format(spark: SparkSession, request: SinkRequest) -> str:
-    """The format's name; in lower case if it is one of ours."""
+    """The format's name; in lower case if it is a built-in one."""
     if request.foreach_batch is not None:
         return "foreachBatch"
     stored = table_format(spark, request.table) if request.format is None and request.table else None
     written = (request.format or stored or str(spark.conf.get("spark.sql.sources.default", "parquet"))).strip()
-    return written.lower() if format_of(written).is_ours else written  # a class name must stay as it is
+    return written.lower() if format_of(written).is_built_in else written  # a class name must stay as it is
 
 
 def check_names(spark: SparkSession, request: SinkRequest, format: str) -> None:
     """Raise PlanError if several columns have one name, and the output cannot have that."""
-    if request.known is None or (request.table is None and format_of(format).takes_repeated_names):
+    if request.known is None or (request.table is None and not format_of(format).is_lasting):
         return
     fold = column_fold(spark)
     counts = Counter(map(fold, request.known.names))
@@ -59,12 +59,12 @@ def check_names(spark: SparkSession, request: SinkRequest, format: str) -> None:
         if not repeated and (name := repeated_field(column.dataType, fold)) is not None:
             raise PlanError(
                 f"column {column.name} of the output has structs with two fields named {name}, which {where} cannot"
-                f" have; rename one, or use {names_of(lambda one: one.takes_repeated_names)}",
+                f" have; rename one, or use {names_of(lambda one: not one.is_lasting)}",
                 code="MIXEDMODE_COLUMN_AMBIGUOUS",
             )
     raise PlanError(
         f"the output has several columns named {repeated}, which {where} cannot have; rename or drop them, or use"
-        f" {names_of(lambda one: one.takes_repeated_names)}",
+        f" {names_of(lambda one: not one.is_lasting)}",
         code="MIXEDMODE_COLUMN_AMBIGUOUS",
     )
 
@@ -82,8 +82,9 @@ def check_replaceable(sink: Sink, settings: Settings) -> None:
         )
     if not sink.can_replace:
         raise OptionError(
-            f"{option} is not supported for {sink.name} here: allowed in append mode for parquet, for a path of csv,"
-            " json, orc, text, xml or avro, and for delta and iceberg. Remove the rows yourself, or leave it out",
+            f"{option} is not supported for {sink.name} here: allowed in append mode for"
+            f" {names_of(lambda one: one.only_adds)}; of tables for {names_of(lambda one: one.overwrites)}. Remove the"
+            " rows yourself, or leave it out",
             code="MIXEDMODE_OPTION_CONFLICT",
         )
 
@@ -173,8 +174,8 @@ def whole_result(output: Inputs, stage: KeyedStage, output_mode: str, format: st
     if not format_of(format).takes_whole_result:
         raise PlanError(
             f"format {format} does not support outputMode complete, which replaces the whole output each time; use"
-            f" {names_of(lambda one: one.takes_whole_result and one.name != 'kafka')}, and in its function"
-            " overwrite the table, or outputMode update"
+            f" {names_of(lambda one: one.takes_whole_result)}, and in its function overwrite the table, or"
+            " outputMode update"
         )
     shown = output.shown
     return WholeResult(output.arrangement, None if shown.columns == output.template.columns else shown.schema)

@@ -42,7 +42,7 @@ from .file_formats import (
     check_rows_writable,
     file_format,
 )
-from .formats import format_of
+from .formats import format_of, names_of
 from .kafka.few_messages import few_messages
 from .kafka.messages import FORMAT as KAFKA
 from .kafka.messages import check_messages, topic_of
@@ -158,9 +158,9 @@ class SparkWriterSink(DeliverySink):
                     code="MIXEDMODE_CONNECTOR_MISSING",
                 ) from error
             raise OptionError(
-                f"format {self.name!r} is not supported; use one of parquet, memory, console, noop, any that this"
-                " session can write (csv, json, orc, jdbc, a registered Python data source, delta with its package, …),"
-                f" or foreachBatch. Spark says: {spark_says(error)}"
+                f"format {self.name!r} is not supported; use one of {names_of(lambda one: one.is_built_in)}, any"
+                " that this session can write (csv, json, orc, jdbc, a registered Python data source, delta with its"
+                f" package, …), or foreachBatch. Spark says: {spark_says(error)}"
             ) from error
         if self.table is None and not self.path and format_of(self.name).needs_path:
             raise OptionError(
