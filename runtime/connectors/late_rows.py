@@ -33,7 +33,7 @@ from ..storage.filesystem import delete_quietly, exists, is_local_disk, list_fil
 from ..storage.folder_checks import check_folder
 from ..storage.spark_paths import spark_uri
 from ..support.ids import EpochNumber
-from .sinks.files import ParquetSink
+from .sinks.parquet import ParquetSink
 from .staging import StagedFile
 from .transaction import SinkTransaction
 

@@ -19,7 +19,7 @@ import far_store
 import refusing
 import support
 from mixedmode import MixedQuery, RunListener, add_listener
-from mixedmode.runtime.connectors.sinks.files import ParquetSink
+from mixedmode.runtime.connectors.sinks.parquet import ParquetSink
 from pyspark import cloudpickle
 
 #: What the sink takes to show the rows of a checkpoint.

@@ -12,13 +12,13 @@ from ....errors import OptionError
 from ...support.notebook_html import is_shown
 from ...support.redaction import redacted
 from .base import Guarantee, Sink
-from .files import ParquetSink
 from .foreach_batch import ForeachBatchSink
 from .foreach_rows import ForeachSink
 from .formats import names_of
 from .kafka.guarantee import OPTION as GUARANTEE
 from .kafka.messages import FORMAT as KAFKA
 from .kafka.sink import KafkaSink
+from .parquet import ParquetSink
 from .per_epoch import ConsoleSink, MemorySink, NoopSink
 from .sink_spec import SinkSpec
 from .spark_writer import SparkWriterSink

@@ -16,7 +16,7 @@ import mixedmode
 import pytest
 import support
 from mixedmode import CheckpointError, MixedQuery, QueryError
-from mixedmode.runtime.connectors.sinks.files import ParquetSink
+from mixedmode.runtime.connectors.sinks.parquet import ParquetSink
 from mixedmode.runtime.driver.checkpoint.checkpoint_thread import CompletingThread
 from mixedmode.runtime.driver.epochs import epoch_runner
 from mixedmode.runtime.driver.run import runner

@@ -15,7 +15,7 @@ from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
 from mixedmode.runtime.connectors import partitioned_output
 from mixedmode.runtime.connectors.output_place import OutputPlace
 from mixedmode.runtime.connectors.partition_paths import PartitionPaths, escaped, session_zone
-from mixedmode.runtime.connectors.sinks.files import partition_paths
+from mixedmode.runtime.connectors.sinks.parquet import partition_paths
 from mixedmode.runtime.connectors.staged_output import partition_values
 from pyarrow import fs
 from pyspark.sql.types import StructType
