@@ -16,9 +16,9 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, TimestampType
 
@@ -36,10 +36,6 @@ from ..support.ids import EpochNumber
 from .sinks.parquet import ParquetSink
 from .staging import StagedFile
 from .transaction import SinkTransaction
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 
 logger = logging.getLogger(__name__)
 

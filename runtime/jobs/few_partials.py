@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
-from pyspark.sql.types import BooleanType, DateType, NumericType, TimestampNTZType, TimestampType
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import BooleanType, DateType, NumericType, StructType, TimestampNTZType, TimestampType
 
 from ..catalyst.spark_session import empty_frame
 from ..catalyst.types.arrow_types import arrow_schema
@@ -21,9 +22,6 @@ from ..scan.scan_plans import recognised_rows
 from .columnar_pass import check_calls
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
     from ..operators.contract import EpochSpec
 
 logger = logging.getLogger(__name__)

@@ -7,11 +7,12 @@ of them is not taken.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType
 
 from ..catalyst.spark_expressions import class_name, items, with_attributes, without_alias
@@ -23,9 +24,6 @@ from .expressions.output_translations import output_translator
 from .expressions.values import Batch, Value, all_of, filtered
 from .parquet_scan import NotTakenError, is_scannable
 from .scan_plans import columns_below, legacy_settings
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 #: Whether ``to_json`` leaves out fields that are null.
 _IGNORE_NULLS = "spark.sql.jsonGenerator.ignoreNullFields"

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from ..catalyst.prepared.micro_batch import plan_behind
 from ..catalyst.spark_expressions import class_name, constant, items, with_attributes, without_alias
@@ -24,9 +25,6 @@ from .expression_reader import ExpressionReader
 from .expressions.values import Value, all_of
 from .parquet_scan import NotTakenError, ParquetScan
 from .scan_plans import check_relation, relation_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _LOCAL = re.compile("^file:/+")
 #: Types of keys besides small decimals.

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from ..catalyst.prepared.micro_batch import plan_behind
 from ..catalyst.spark_expressions import class_name, items, with_attributes, without_alias
@@ -27,10 +29,6 @@ from .parquet_scan import NotTakenError, ParquetScan
 from .partial_calls import PartialCall
 from .partial_scans import PartialScan, RecognisedScan, ScanKey
 from .partition_values import files_with_values
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 _FORMAT = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
 _LISTINGS = ("InMemoryFileIndex", "CatalogFileIndex")

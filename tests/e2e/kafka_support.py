@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
 if TYPE_CHECKING:
     from kafka_broker import Broker
-    from pyspark.sql import DataFrame
 
 #: Columns of the rows that :class:`Numbered` gives.
 NUMBERED_SCHEMA = "key string, value long, number long"

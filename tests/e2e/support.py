@@ -24,13 +24,12 @@ from mixedmode.runtime.driver.checkpoint import housekeeping
 from mixedmode.state.store import state_manifest
 from pyarrow import fs
 from pyspark import cloudpickle
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 if TYPE_CHECKING:
     from mixedmode import MixedQuery
-    from pyspark.sql import DataFrame
 
 START = datetime(2024, 1, 1, tzinfo=timezone.utc)
 GAP_S = 300

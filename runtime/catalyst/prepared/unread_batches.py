@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame as AnyDataFrame
+from pyspark.sql import SparkSession
 from pyspark.sql.classic.dataframe import DataFrame
 
 from ...jvm.compiled_class import compiled_class
@@ -19,9 +21,6 @@ from ...jvm.gateway import java_class, java_session, java_type
 from .micro_batch import AlikeFrames, note_partitions, query_behind
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame as AnyDataFrame
-    from pyspark.sql import SparkSession
-
     from ...support.ids import BatchId
 
 _FUNCTION = "_mixedmode_function"

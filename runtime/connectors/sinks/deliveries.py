@@ -14,18 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from ...catalyst.columns import quoted
 from ...catalyst.struct_fields import recast
 from ..staging import EPOCH_IN_NAME
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 #: Bits of the order column for the place of a row in its file; the others are the epoch's.
 _PLACE_BITS = 36

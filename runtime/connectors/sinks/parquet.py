@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql.types import TimestampType
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType, TimestampType
 
 from ....errors import OptionError
 from ...catalyst.columns import column_fold
@@ -18,9 +19,6 @@ from .file_formats import check_partition_columns
 from .folder_sink import FolderSink
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
-
     from .sink_spec import SinkSpec
 
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from ....errors import OptionError
 from ...spark_io.spark_tables import check_view_name
@@ -16,9 +18,6 @@ from .base import Sink
 from .deliveries import Deliveries
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
     from .sink_spec import SinkSpec
 
 

@@ -20,7 +20,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from ....errors import OptionError, SetupError
 from ...catalyst.columns import column_fold
@@ -54,9 +56,6 @@ from .table_checks import check_table
 from .transaction_memory import TransactionMark, memory_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
     from ..transaction import SinkTransaction
 
 

@@ -22,9 +22,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
@@ -42,9 +43,6 @@ from .identity import output_identity, output_record
 from .late_rows import late_rows
 from .run import KeyedRun
 from .session_run import SessionRun
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 
 class AggregateOperator(Aggregation, OutputsUnsorted):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.conversion import ArrowTableToRowsConversion
 from pyspark.sql.types import Row, StructField, StructType
@@ -17,9 +18,6 @@ from ....state.keys.keygroups import ShardId, key_group_of, shard_of
 from ....state.keys.keys import KeyCodec
 from ...catalyst.types.arrow_functions import mapped_in_arrow
 from .scan_task import RecordScan, RowScan, Scan, Shards, TimerScan, struct_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _COLUMNS = "name string, rows binary"
 _TIMERS = "timers"

@@ -11,13 +11,13 @@ import pytest
 import stateless_jobs
 import support
 from pyspark import cloudpickle
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from stateless_jobs import chain
 from support import World
 
 if TYPE_CHECKING:
     from mixedmode import MixedQuery
-    from pyspark.sql import DataFrame
 
 cloudpickle.register_pickle_by_value(stateless_jobs)
 pytestmark = pytest.mark.timeout(600)

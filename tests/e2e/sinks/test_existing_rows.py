@@ -5,16 +5,14 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mixedmode
 import pytest
 from mixedmode.runtime.support import failpoints
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from support import refusal
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 class Outputs:

@@ -19,7 +19,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from .....errors import CheckpointError, OptionError, PlanError
 from ....catalyst.columns import column_fold, quoted
@@ -42,9 +44,6 @@ from .send_task import SENT_SCHEMA, FileTask, RowTask, SendTask
 from .sender import BYTES_PER_TRANSACTION, ROWS_PER_TRANSACTION, Sender
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
     from ...staging_folder import StagingFolder
 from ...transaction import SinkTransaction
 

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,10 +21,8 @@ from mixedmode.runtime.connectors.transaction import SinkTransaction
 from mixedmode.runtime.support import failpoints
 from mixedmode.runtime.support.ids import CheckpointId, EpochNumber
 from pyarrow import fs
+from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StructField, StructType
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SCHEMA = StructType([StructField("n", IntegerType())])
 LOCAL = fs.LocalFileSystem()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,10 +15,8 @@ from mixedmode.runtime.connectors.staging_folder import StagingFolder
 from mixedmode.runtime.connectors.transaction import SinkTransaction, next_ordinal
 from mixedmode.runtime.support import failpoints
 from pyarrow import fs
+from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 NOW_MS = 1_800_000_000_000
 SCHEMA = StructType([StructField("n", IntegerType()), StructField("kind", StringType())])
