@@ -23,6 +23,7 @@ from ..staged_output import StagedOutput
 from ..staging import StagedFile, epoch_of
 from ..staging_folder import StagingFolder
 from ..transaction import SinkTransaction
+from .deliveries import Deliveries
 from .file_formats import check_stageable
 from .output_writers import OutputWriters, Replacement, WritingJob
 
@@ -71,11 +72,13 @@ class Sink(ABC):
     #: Where tasks stage rows, from :meth:`open` on.
     staging: StagingFolder
 
-    def __init__(self, schema: StructType) -> None:
-        #: The columns that go out.
-        self.schema = schema
-        #: Those that tasks stage.
+    def __init__(self, schema: StructType, deliveries: Deliveries | None = None) -> None:
+        #: The columns that tasks stage.
         self.staged_schema = schema
+        #: Which of the staged rows go out, and under which names.
+        self.deliveries = deliveries or Deliveries()
+        #: The columns that go out.
+        self.schema = self.deliveries.schema(schema)
         self._spark: SparkSession | None = None
         #: Called right before each step that others can see; raises if this driver may not do it any more.
         self.guard: Callable[[], None] = lambda: None

@@ -22,20 +22,10 @@ if TYPE_CHECKING:
 
 
 class PerEpochSink(Sink):
-    """Shows an epoch's rows as soon as they are there.
-
-    Args:
-        schema: the columns that are staged; ``schema`` of the sink has those that are shown.
-        deliveries: which of the staged rows are shown, and under which names.
-    """
+    """Shows an epoch's rows as soon as they are there."""
 
     guarantee = "at-least-once"
     shows_at_once = True
-
-    def __init__(self, schema: StructType, deliveries: Deliveries | None = None) -> None:
-        super().__init__(schema)
-        self.deliveries = deliveries or Deliveries()
-        self.schema = self.deliveries.schema(schema)
 
     def rows(self, epoch: EpochNumber, files: Sequence[StagedFile]) -> DataFrame:
         """What is shown of staged files."""
