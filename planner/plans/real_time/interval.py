@@ -29,7 +29,8 @@ def real_time_ms(spark: SparkSession, trigger: Mapping[str, Any]) -> int | None:
     if interval_ms is not None and interval_ms < (least_ms := setting_ms(spark, _LEAST, _LEAST_MS)):
         raise PlanError(
             f"trigger({NAME}={trigger[NAME]!r}) is shorter than {format_duration_ms(least_ms)}, the least that Spark"
-            f" allows ({_LEAST}). It is the length of an epoch: rows are shown at once anyway. Use for example '60 seconds'"
+            f" allows ({_LEAST}). It is the length of an epoch: rows are shown at once anyway. Use for example '60"
+            " seconds'"
         )
     return interval_ms
 
