@@ -40,8 +40,7 @@ def main(folder: Path, total: int) -> None:
             query.processAllAvailable()
         while coordinator.sent < total:
             query.processAllAvailable()
-        query.processAllAvailable()
-        query.stop()
+        support.finish(query)
         query.awaitTermination(1)
     except MixedModeError as error:
         print(f"failed: {error}", flush=True)

@@ -84,7 +84,7 @@ def main(folder: Path, life: str, savepoint: str = "") -> None:
     job = support.sessions(history, world.live(maxFilesPerTrigger="1"))
     far_store.move_away(folder / "far", is_slow)
     query = world.start(job, {"pipeline.parallelism": 1})  # each file is a handful of requests
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     complete, epoch = checkpoints.count, query.status["epoch"]
     if life != "last":
         is_slow.touch()

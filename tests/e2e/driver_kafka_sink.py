@@ -40,8 +40,7 @@ def main(folder: Path, brokers: str, topic: str) -> None:
     writer = messages.writeStream.format("kafka").option("kafka.bootstrap.servers", brokers).option("topic", topic)
     writer = writer.option("execution.backlog.final-watermark", "observed").option("pipeline.parallelism", 2)
     writer = writer.option("execution.checkpointing.interval", intervals.named("1 hour"))
-    query = writer.option("checkpointLocation", str(world.checkpoints)).start()
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(writer.option("checkpointLocation", str(world.checkpoints)).start())
     for path in sorted((folder / "pending").glob("*.parquet")):
         path.rename(world.landing / path.name)
         query.processAllAvailable()  # which takes the only checkpoints behind the switch

@@ -125,8 +125,7 @@ def run_to_the_end(world: support.World, query: mixedmode.MixedQuery, kind: str,
     if kind == "rate":
         before = len(support.committed(world.out))
         wait_for(lambda: is_growing(world, query, before))
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     query.awaitTermination(WAIT_S)
 
 

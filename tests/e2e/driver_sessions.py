@@ -39,8 +39,7 @@ def main(folder: Path, job: str, options: dict[str, str]) -> None:
             path.rename(folder / "landing" / path.name)
             if not at_once:
                 query.processAllAvailable()
-        query.processAllAvailable()
-        query.stop()
+        support.finish(query)
         query.awaitTermination(1)
     except mixedmode_error() as error:
         print(f"failed: {error}", flush=True)

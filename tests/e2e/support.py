@@ -30,6 +30,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 if TYPE_CHECKING:
     from mixedmode import MixedQuery
+    from pyspark.sql.streaming import StreamingQuery
 
 START = datetime(2024, 1, 1, tzinfo=timezone.utc)
 GAP_S = 300
@@ -175,6 +176,12 @@ class World:
             hidden.rename(self.landing / f"{self._landed:05d}.parquet")
             self._landed += 1
 
+    def feed(self, query: MixedQuery | StreamingQuery, *batches: Sequence[Event]) -> None:
+        """The query processes one batch after the other."""
+        for batch in batches:
+            self.land(batch)
+            query.processAllAvailable()
+
     def live(self, **options: str) -> DataFrame:
         """The landing zone as a stream."""
         return self.spark.readStream.schema(ROW_SCHEMA).options(**options).parquet(str(self.landing))
@@ -192,6 +199,14 @@ class World:
         """All rows that a reader of the output folder sees, sorted."""
         return committed(self.out)
 
+    def results(self) -> list[tuple[Any, ...]]:
+        """The same without that of the flush."""
+        return without_flush(self.output())
+
+    def expected(self, events: Sequence[Event]) -> list[tuple[Any, ...]]:
+        """The sessions of these events, as stock Spark finds them."""
+        return expected_sessions(self.spark, events)
+
     def stop_all(self) -> None:
         for query in self.queries:
             query.stop()
@@ -203,14 +218,18 @@ def live(query: MixedQuery) -> MixedQuery:
     return query
 
 
+def finish(query: MixedQuery | StreamingQuery) -> None:
+    """Has the query process all that is there, and end without an error."""
+    query.processAllAvailable()
+    query.stop()
+    assert query.exception() is None, query.exception()
+
+
 def one_life(world: World, keyed: Any, options: dict[str, Any], *parts: Sequence[Event]) -> MixedQuery:
     """One life of a job: to the live phase, then some files, then stop."""
     query = live(world.start(keyed, options))
-    for part in parts:
-        world.land(part)
-        query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None, query.exception()
+    world.feed(query, *parts)
+    finish(query)
     return query
 
 

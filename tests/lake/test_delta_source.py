@@ -10,7 +10,7 @@ from kafka_support import check_each_once, numbered
 from lake_support import append, numbers
 from mixedmode import MixedModeError, OptionError, PlanError, QueryError, delta, read
 from mixedmode.runtime.support.failpoints import VARIABLE, _hits
-from support import World, details, refusal
+from support import World, details, finish, refusal
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +40,7 @@ def test_the_stream_begins_behind_a_version_that_is_the_newest(world: World) -> 
             (told,) = details(query, "seam")
             assert "up to version 1 is read as a batch, and live from version 2 on" in told
         append(spark, path, range(20 + 10 * life, 30 + 10 * life))
-        query.processAllAvailable()
-        query.stop()
+        finish(query)
         append(spark, path, range(100 + life, 101 + life))
     query = world.start(numbered(delta.read(spark, path)), availableNow=True)
     assert query.awaitTermination(240)

@@ -58,8 +58,7 @@ def test_rows_come_once_over_the_switch_and_a_restart(world: World) -> None:
         return rows_of(world.spark.read.parquet(str(world.out)))
 
     assert written() == expected(world, *PARTS[:2])
-    world.land(PARTS[2])
-    first.processAllAvailable()
+    world.feed(first, PARTS[2])
     assert written() == expected(world, *PARTS[:3])
     last = [one for one in first.recentProgress if one["numInputRows"]][-1]
     count = sum(expected(world, PARTS[2]).values())
@@ -136,8 +135,7 @@ def test_a_union_and_what_is_observed(world: World) -> None:
     rows = mixedmode.read(history=world.history(PARTS[0]), live=world.live()).union(more)
     query = world.start(rows.observe("seen", F.count("*").alias("n"), F.max("value").alias("most")), FAST)
     assert query.wait_for("live", 240), query.exception()
-    world.land(PARTS[1])
-    query.processAllAvailable()
+    world.feed(query, PARTS[1])
     seen = [tuple(one["observedMetrics"]["seen"]) for one in query.recentProgress if one["numInputRows"]]
     assert seen == [
         (len(PARTS[0]) + 1, max(5, *[value for *_, value in PARTS[0]])),

@@ -70,8 +70,7 @@ def test_what_is_lost_between_a_rewind_and_its_replay_and_live(
     assert isinstance(ended.value.__cause__, mixedmode.DataLossError)
     query = job.start(failOnDataLoss="false")
     job.forget_while_live(query, range(40, 60), {0: 24, 1: 21})
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     assert told(query) == {0: {0, 1, 2, 20, 21, 22, 23}, 1: {20}}
     events = support.details(query, "data-lost")
     assert events[0].startswith(f"topic {topic}, partition 0, offsets 0 to 2: gone from the source, never read")
@@ -94,8 +93,7 @@ def test_what_is_lost_between_a_rewind_and_its_replay_and_live(
     query = job.start(failOnDataLoss="false")
     query.processAllAvailable()
     send(kafka, topic, range(104, 110))
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     assert told(query) == {0: {0, 1}, 1: {0, 1}}
     check_each_once(world.output(), read | {*range(104, 110)})
     # Made anew with more messages than had been read: offsets alone do not tell.
@@ -105,8 +103,7 @@ def test_what_is_lost_between_a_rewind_and_its_replay_and_live(
     anew = "(the topic was made anew, and other messages have offsets 0 to 4)"
     assert f"topic {topic}, partition 1, offsets from 5 on {anew}" in str(error)
     query = job.start(failOnDataLoss="false")
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     assert told(query) == {0: {*range(5)}, 1: {*range(5)}}
     check_each_once(world.output(), read | {*range(104, 110), *range(210, 220)})
     kafka.delete(topic)

@@ -47,8 +47,7 @@ def test_latest_is_the_first_start_whatever_happens(
     (begins,) = support.details(query, "positions")
     assert '"0":5' in begins and '"1":5' in begins
     send(kafka, topic, range(30, 40))
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     check_each_once(world.output(), [*HISTORY, *range(20, 40)])
 
 

@@ -174,11 +174,10 @@ def test_updates_of_several_epochs(world: World, kafka: Broker) -> None:
     assert "exactly-once for readers with isolation.level=read_committed" in writer.plan().explain()
     query = writer.start()
     world.queries.append(query)
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     at_the_switch = len(kafka.committed(topic))
     world.land(*[events[start : start + 20] for start in range(100, 200, 20)])
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     keys = {key for key, _, _ in events}
     sent = kafka.committed(topic)
     assert at_the_switch == len(keys), "one epoch"

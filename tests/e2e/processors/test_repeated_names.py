@@ -81,13 +81,12 @@ def test_foreach_batch_gets_the_names_that_stock_gives(world: World, job: Callab
         writer = ours(world, job).writeStream.foreachBatch(take).option("pipeline.parallelism", 2)
         query = writer.option("checkpointLocation", str(world.checkpoints)).start()
         world.queries.append(query)
-        assert query.wait_for("live", 300), query.exception()
+        support.live(query)
         return query
 
     world.land(PARTS[1])
     query = start()
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     world.land(PARTS[2])
     start().processAllAvailable()
     expected_columns, expected = stock(world, job, "append")

@@ -10,6 +10,7 @@ from typing import Any
 
 import mixedmode
 import pytest
+import support
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -120,12 +121,9 @@ def test_all_types_survive_backlog_state_and_stream(world: World) -> None:
         .groupBy(*KEY_TYPES)
         .transformWithState(Remember(), output, "append", "none")
     )
-    query = world.start(keyed)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(keyed))
     frame_of(world).write.mode("append").parquet(str(landing))
-    query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None
+    support.finish(query)
     found = [comparable(row) for row in world.spark.read.parquet(str(world.out)).collect()]
     expected = [
         comparable((origin, *key, *value))

@@ -82,9 +82,7 @@ def start(world: World, processor: StatefulProcessor, **arguments: Any) -> Mixed
 def lived(world: World, processor: StatefulProcessor, *parts: list[support.Event]) -> MixedQuery:
     query = start(world, processor)
     assert query.exception() is None, query.exception()
-    for part in parts:
-        world.land(part)
-        query.processAllAvailable()
+    world.feed(query, *parts)
     query.stop()
     assert query.exception() is None, query.exception()
     return query

@@ -58,7 +58,7 @@ def test_processor_with_timers_is_dealt_to_other_shards(world: World, tmp_path: 
             writer = writer.option(name, value)
         query: MixedQuery = writer.start()
         world.queries.append(query)
-        assert query.wait_for("live", 300), query.exception()
+        support.live(query)
         return query
 
     query = start(parallelism=2)
@@ -107,7 +107,7 @@ def test_processor_with_timers_is_dealt_to_other_shards(world: World, tmp_path: 
     assert support.details(query, "rescaled") == ["sessions 4 to 3 shards, by pipeline.parallelism"]
     take(query, world, EVENTS[180:], support.flush_after(EVENTS))
     query.stop()
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    assert world.results() == world.expected(EVENTS)
 
 
 class Numbers(mixedmode.OperatorCoordinator):
@@ -226,8 +226,7 @@ def test_a_run_that_fails_says_that_its_last_checkpoint_holds_the_shards(
         if name == "epoch-applied" and held.is_set():
             raise RuntimeError("not this one")
 
-    query = world.start(support.sessions(world.history(EVENTS[:60]), world.live()), OBSERVED)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(support.sessions(world.history(EVENTS[:60]), world.live()), OBSERVED))
     query.processAllAvailable()
     monkeypatch.setattr(async_checkpoint, "failpoint", completed)
     monkeypatch.setattr(epoch_runner, "failpoint", applied)

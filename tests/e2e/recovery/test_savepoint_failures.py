@@ -39,8 +39,7 @@ def test_failed_savepoint_fails_the_job(world: World, tmp_path: Path, monkeypatc
     ways = [(point, drain) for point in ("savepoint-copy", "checkpoint-before-metadata") for drain in (True, False)]
     for number, (point, drain) in enumerate(ways):
         query = live(world.start(keyed, OBSERVED))
-        world.land(EVENTS[60 + 20 * number :][:20])
-        query.processAllAvailable()
+        world.feed(query, EVENTS[60 + 20 * number :][:20])
         before, output = latest(world).checkpoint_id, world.output()
         monkeypatch.setenv(failpoints.VARIABLE, f"{point}=raise:1")
         failpoints._hits.clear()
@@ -54,9 +53,8 @@ def test_failed_savepoint_fails_the_job(world: World, tmp_path: Path, monkeypatc
         assert [event.event for event in query.lifecycle.of("sink[0]")][-1] == f"checkpoint {before + 1} aborted"
     again = live(world.start(keyed, OBSERVED))
     world.land(EVENTS[140:], support.flush_after(EVENTS))
-    again.processAllAvailable()
-    again.stop()
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    support.finish(again)
+    assert world.results() == world.expected(EVENTS)
 
 
 @pytest.mark.slow
@@ -66,8 +64,7 @@ def test_savepoint_that_fails_after_its_checkpoint(
     """A drain whose checkpoint is complete cannot be taken back: the error says so, and no run goes on before there is
     its savepoint, where it was asked for or, by command, elsewhere."""
     query = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
-    world.land(EVENTS[60:80])
-    query.processAllAvailable()
+    world.feed(query, EVENTS[60:80])
     monkeypatch.setenv(failpoints.VARIABLE, "savepoint-before-metadata=raise:1")
     failpoints._hits.clear()
     with pytest.raises(
@@ -76,7 +73,7 @@ def test_savepoint_that_fails_after_its_checkpoint(
         query.stopWithSavepoint(str(tmp_path / "savepoint"), drain=True)
     monkeypatch.delenv(failpoints.VARIABLE)
     assert not (tmp_path / "savepoint").exists()
-    assert world.output() == support.expected_sessions(world.spark, EVENTS[:80])
+    assert world.output() == world.expected(EVENTS[:80])
 
     (tmp_path / "savepoint").mkdir()
     (tmp_path / "savepoint" / "mine.txt").touch()
@@ -95,12 +92,11 @@ def test_savepoint_that_fails_after_its_checkpoint(
     }
     again = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
     world.land(EVENTS[80:], support.flush_after(EVENTS))
-    again.processAllAvailable()
-    again.stop()
+    support.finish(again)
     assert support.details(again, "restored")[0].endswith("this run continues after it")
     assert "savepoint" not in support.events_of(again)
     two_jobs = [*support.sessions_of(EVENTS[:80]), *support.sessions_of(EVENTS[80:])]
-    assert support.without_flush(world.output()) == sorted(two_jobs, key=repr)
+    assert world.results() == sorted(two_jobs, key=repr)
 
 
 def test_place_that_cannot_be_written_to(world: World, tmp_path: Path) -> None:
@@ -112,7 +108,7 @@ def test_place_that_cannot_be_written_to(world: World, tmp_path: Path) -> None:
             query.stopWithSavepoint(str(tmp_path / "file" / "savepoint"), drain=drain)
     world.land(EVENTS[60:], support.flush_after(EVENTS))
     query.processAllAvailable()
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    assert world.results() == world.expected(EVENTS)
     assert Path(query.stopWithSavepoint(str(tmp_path / "savepoint"), drain=True), "_metadata").exists()
 
 
@@ -136,16 +132,13 @@ def test_stream_goes_on_while_a_savepoint_is_written(
     monkeypatch.setattr(housekeeping, "KEEP_MS", 0)
     options = {**OBSERVED, "state.checkpoints.num-retained": "1", "pipeline.parallelism": 1}
     query = live(world.start(job(world.history(EVENTS[:60]), world.live()), options))
-    world.land(EVENTS[60:80])
-    query.processAllAvailable()
+    world.feed(query, EVENTS[60:80])
     with ThreadPoolExecutor(2) as pool:
         asked = pool.submit(query.savepoint, str(tmp_path / "savepoint"))
         while not (tmp_path / "savepoint").exists():
             assert not asked.done(), asked.exception()
         before, taken = world.output(), latest(world).checkpoint_id
-        for part in (EVENTS[80:110], EVENTS[110:]):
-            world.land(part)
-            query.processAllAvailable()
+        world.feed(query, EVENTS[80:110], EVENTS[110:])
         assert len(world.output()) > len(before) and latest(world).checkpoint_id > taken + 1
         stopped = pool.submit(query.stop)
         assert not query.awaitTermination(0.1) and not asked.done()
@@ -160,10 +153,9 @@ def test_stream_goes_on_while_a_savepoint_is_written(
     options = {**OBSERVED, "pipeline.parallelism": 2, "execution.savepoint.path": str(tmp_path / "savepoint")}
     restored = live(other.start(job(None, other.live()), options))
     other.land(support.flush_after(EVENTS))
-    restored.processAllAvailable()
-    restored.stop()
+    support.finish(restored)
     rows = sorted(before + other.output(), key=repr)
-    assert support.without_flush(rows) == support.expected_sessions(world.spark, EVENTS)
+    assert support.without_flush(rows) == world.expected(EVENTS)
 
 
 @pytest.mark.slow
@@ -190,7 +182,7 @@ def test_end_of_data_overtakes_savepoints(world: World, tmp_path: Path, monkeypa
         started.set()
         query.awaitTermination(300)
 
-        assert there.output() == support.expected_sessions(world.spark, EVENTS[:40])
+        assert there.output() == world.expected(EVENTS[:40])
         if drain:
             assert asked["stop"].result(300) == str(there.folder / "savepoint")
             assert "(stop with drain)" in " ".join(event.event for event in query.lifecycle.of("sink[0]"))
@@ -226,7 +218,7 @@ def test_place_that_is_lost_while_a_stop_waits(world: World, tmp_path: Path, mon
         asked[0].result(300)
     world.land(EVENTS[60:], support.flush_after(EVENTS))
     query.processAllAvailable()
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    assert world.results() == world.expected(EVENTS)
     assert [path.name for path in place.iterdir()] == ["theirs.txt"]
     query.stopWithSavepoint(str(tmp_path / "another"))
 

@@ -71,9 +71,7 @@ def test_what_may_change_may_change_at_once(begun: World) -> None:
             "pipeline.parallelism": 3,
         },
     )
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     begun.land(EVENTS[60:], support.flush_after(EVENTS))
-    query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None, query.exception()
-    assert support.without_flush(begun.output()) == support.expected_sessions(begun.spark, EVENTS)
+    support.finish(query)
+    assert begun.results() == begun.expected(EVENTS)

@@ -71,11 +71,10 @@ def start(world: World, history: Any, folder: Path, options: dict[str, str]) -> 
 
 
 def assert_right(world: World, query: MixedQuery) -> None:
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     world.land(EVENTS[140:], support.flush_after(EVENTS))
-    query.processAllAvailable()
-    query.stop()
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    support.finish(query)
+    assert world.results() == world.expected(EVENTS)
 
 
 @pytest.mark.slow
@@ -100,7 +99,7 @@ def test_pause_comes_between_shards(world: World, tmp_path: Path, limit: dict[st
         query = start(world, history, folder, limit)
     else:
         query.resume()
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     assert begun(folder) == {0: 1, 1: 1, 2: 1, 3: 1}
     assert support.details(query, "reused") == (["2 of 4 shards were finished"] if limit else [])
     assert not marker.exists()
@@ -129,7 +128,7 @@ def test_pause_while_a_backlog_is_read(world: World, tmp_path: Path) -> None:
     assert query.status["isPaused"] and not begun(folder)
     read.touch()
     query.resume()
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     assert begun(folder) == {0: 1, 1: 1, 2: 1, 3: 1}
     query.stop()
 
@@ -147,7 +146,7 @@ def test_backlog_on_one_core_in_a_pool(world: World, tmp_path: Path) -> None:
         query = start(world, history, tmp_path / "tasks", {"execution.backlog.max-cores": "1"})
     finally:
         context.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     tasks = [stage.numTasks() for stage in stages_of(query)]
     assert len(tasks) >= 5 and max(tasks) == 1, tasks
     assert_right(world, query)

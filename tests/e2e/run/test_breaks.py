@@ -76,8 +76,7 @@ def test_a_checkpoint_that_fails_for_a_users_thread(world: World, monkeypatch: p
     monkeypatch.setenv(failpoints.VARIABLE, "checkpoint-start=raise:2")
     failpoints._hits.clear()
     tolerant = {**RARELY, "execution.checkpointing.tolerable-failed-checkpoints": "1"}
-    query = world.start(support.sessions(history, live), tolerant)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(support.sessions(history, live), tolerant))
     world.land(EVENTS[60:90])
     running = query._runner.running
     assert running is not None
@@ -114,8 +113,7 @@ def test_a_checkpoint_that_fails_for_a_users_thread(world: World, monkeypatch: p
     assert ends == [("stopped", None), ("failed", "CheckpointError")]
 
     monkeypatch.delenv(failpoints.VARIABLE)
-    query = world.start(support.sessions(history, live), RARELY)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(support.sessions(history, live), RARELY))
 
     def stopped_meanwhile(run: Any, phase: Any) -> bool:
         while run.epochs.tick(phase, phases.now_ms(), idle=True):
@@ -126,7 +124,7 @@ def test_a_checkpoint_that_fails_for_a_users_thread(world: World, monkeypatch: p
     monkeypatch.setattr("mixedmode.runtime.driver.run.phases.commit_now", stopped_meanwhile)
     query.processAllAvailable()
     assert (query.isActive, query.exception()) == (False, None)
-    assert support.without_flush(world.output()) == support.sessions_of(EVENTS), "whoever stops it takes a checkpoint"
+    assert world.results() == support.sessions_of(EVENTS), "whoever stops it takes a checkpoint"
 
 
 def _told_once(found: list[events.RunEvent]) -> list[events.RunEvent]:
@@ -143,8 +141,7 @@ def test_a_location_that_cannot_be_written_to_any_more(world: World) -> None:
     """The query names what could not be written and nothing of the clean-up that fails for the same reason; once the
     cause is gone the same process starts the job again, and nothing is lost."""
     history, live = world.history(EVENTS[:60]), world.live()
-    query = world.start(support.sessions(history, live), RARELY)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(support.sessions(history, live), RARELY))
     ours, aside = world.checkpoints / "mixedmode", world.checkpoints / "aside"
     ours.rename(aside)
     ours.touch()  # not even root can write below a file
@@ -158,10 +155,9 @@ def test_a_location_that_cannot_be_written_to_any_more(world: World) -> None:
         assert file not in str(failed.value), "that is the clean-up"
     ours.unlink()
     aside.rename(ours)
-    query = world.start(support.sessions(history, live), RARELY)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(support.sessions(history, live), RARELY))
     query.processAllAvailable()
-    assert support.without_flush(world.output()) == support.sessions_of(EVENTS)
+    assert world.results() == support.sessions_of(EVENTS)
 
 
 class Fragile(StatefulProcessor):
@@ -242,7 +238,7 @@ def test_the_log_of_a_failure(
     writer = frail.writeStream.queryName("frail").option("path", str(world.out))
     query = writer.option("checkpointLocation", str(world.checkpoints)).start()
     world.queries.append(query)
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     world.land([("a", 2, -1)])
     with pytest.raises(UserCodeError):
         query.awaitTermination(300)
@@ -261,8 +257,7 @@ def test_the_log_of_a_failure(
 def test_a_live_folder_that_is_removed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """``mixedmode status`` says so while Spark says nothing; files in a folder that is made again are processed."""
     monkeypatch.setattr(live_folders, "_EVERY_MS", 0)
-    query = world.start(support.sessions(None, world.live()))
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(support.sessions(None, world.live())))
     kept = world.landing.with_name("moved")
     world.landing.rename(kept)
     support.wait_until(lambda: support.details(query, "folder-gone") == [str(world.landing)])
@@ -270,8 +265,7 @@ def test_a_live_folder_that_is_removed(world: World, monkeypatch: pytest.MonkeyP
     asked = CliRunner().invoke(app, ["status", str(world.checkpoints)])
     assert asked.exit_code == 4 and "is gone" in asked.stdout, asked.stdout
     kept.rename(world.landing)
-    world.land([("a", 1, 7)])
-    query.processAllAvailable()
+    world.feed(query, [("a", 1, 7)])
     support.wait_until(lambda: support.details(query, "folder-is-back") == [str(world.landing)])
     assert sum(epoch["numInputRows"] for epoch in query.recentProgress) == 1
     query.history()

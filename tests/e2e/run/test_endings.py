@@ -104,7 +104,7 @@ def test_natural_end(world: World, options: dict[str, str], monkeypatch: pytest.
     hooks = [row[0] for row in world.output() if row[0] in ("endInput", "finish")]
     assert sorted(hooks) == ["endInput", "endInput", "finish", "finish"], "once per shard"
     rest = [row for row in world.output() if row[0] not in ("endInput", "finish")]
-    assert rest == support.expected_sessions(world.spark, EVENTS)
+    assert rest == world.expected(EVENTS)
     shard, sink = of_task(query, "stage keyed-0[1]"), of_task(query, "sink[0]")
     if options.get("execution.runtime-mode") == "batch":
         assert_in_order(sink, "MAX_WATERMARK", "endInput, finish", "commit", "close")
@@ -138,15 +138,13 @@ def test_savepoints_of_a_running_job(world: World, tmp_path: Path, monkeypatch: 
     """L2: savepoint() does not disturb; stopWithSavepoint() without drain fires nothing, and all goes on elsewhere."""
     calls = hooks_of_the_sink(monkeypatch)
     query = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
-    world.land(EVENTS[60:80])
-    query.processAllAvailable()
+    world.feed(query, EVENTS[60:80])
     first = Path(query.savepoint(str(tmp_path / "first")))
     assert (first / "_metadata").exists() and query.isActive
     with pytest.raises(CheckpointError, match="holds a savepoint"):
         query.stopWithSavepoint(str(first))
     assert query.isActive, "a refused savepoint does not stop the job"
-    world.land(EVENTS[80:110])
-    query.processAllAvailable()
+    world.feed(query, EVENTS[80:110])
     before = len(world.output())
     second = query.stopWithSavepoint(str(tmp_path / "second"))
 
@@ -170,13 +168,12 @@ def test_savepoints_of_a_running_job(world: World, tmp_path: Path, monkeypatch: 
         )
     )
     world.land(EVENTS[110:], support.flush_after(EVENTS))
-    restored.processAllAvailable()
-    restored.stop()
+    support.finish(restored)
     # R1, R2: the history is not read again, its task only says that it had finished.
     assert of_task(restored, "source history[0]")[0] == "finished in an earlier run"
     assert support.details(restored, "phase") == ["live"]
     rows = sorted(world.output() + other.output(), key=repr)
-    assert support.without_flush(rows) == support.expected_sessions(world.spark, EVENTS)
+    assert support.without_flush(rows) == world.expected(EVENTS)
 
 
 @pytest.mark.slow
@@ -190,8 +187,7 @@ def test_windows_of_an_aggregate(world: World, tmp_path: Path) -> None:
         .agg(F.count("*").alias("rows"), F.sum("value").alias("total"))
     )
     query = live(world.start(keyed, OBSERVED))
-    world.land(EVENTS[60:100])
-    query.processAllAvailable()
+    world.feed(query, EVENTS[60:100])
     path = query.stopWithSavepoint(str(tmp_path / "savepoint"), drain=True)
     rows = world.spark.createDataFrame([(k, support.at(s), v) for k, s, v in EVENTS[:100]], support.ROW_SCHEMA)
     expected = rows.groupBy("key", window).agg(F.count("*").alias("rows"), F.sum("value").alias("total"))
@@ -207,11 +203,10 @@ def test_drain(world: World, tmp_path: Path) -> None:
     The shards wait for both sources, of which one had ended long before, and the sink waits for both shards.
     """
     query = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
-    world.land(EVENTS[60:100])
-    query.processAllAvailable()
+    world.feed(query, EVENTS[60:100])
     savepoint = query.stopWithSavepoint(str(tmp_path / "savepoint"), drain=True)
 
-    assert world.output() == support.expected_sessions(world.spark, EVENTS[:100])
+    assert world.output() == world.expected(EVENTS[:100])
     assert_in_order(of_task(query, "source live[0]"), "stop-with-savepoint", *ENDS)
     assert_in_order(of_task(query, "stage sessions[1]"), *ENDS)
     assert not latest(world).sources["live"].finished, "the live source goes on after a drain"
@@ -231,9 +226,8 @@ def test_drain(world: World, tmp_path: Path) -> None:
     options = {**OBSERVED, "pipeline.parallelism": 1, "execution.savepoint.path": savepoint}
     restored = live(other.start(job(None, other.live()), options))
     world.land(EVENTS[100:], support.flush_after(EVENTS))
-    restored.processAllAvailable()
-    restored.stop()
-    assert support.without_flush(other.output()) == support.expected_sessions(world.spark, EVENTS[100:])
+    support.finish(restored)
+    assert other.results() == world.expected(EVENTS[100:])
 
 
 @pytest.mark.slow
@@ -262,7 +256,7 @@ def test_checkpoints_from_before_the_end(world: World, monkeypatch: pytest.Monke
     assert (f"checkpoint {last - 2} completed", "RUNNING") in history
     assert (f"checkpoint {last - 1} completed", "WAITING_FOR_FINAL_CP") in history
     assert (f"checkpoint {last} completed", "WAITING_FOR_FINAL_CP") in history
-    assert world.output() == support.expected_sessions(world.spark, EVENTS[:60])
+    assert world.output() == world.expected(EVENTS[:60])
 
 
 def test_failed_final_checkpoint_is_taken_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,7 +272,7 @@ def test_failed_final_checkpoint_is_taken_again(world: World, monkeypatch: pytes
     query.awaitTermination(300)
     assert [report["id"] for report in query.checkpoints] == [2]
     assert_in_order(of_task(query, "sink[0]"), "snapshot 1", "1 aborted", "snapshot 2", "commit up to 2", "close")
-    assert world.output() == support.expected_sessions(world.spark, EVENTS[:60])
+    assert world.output() == world.expected(EVENTS[:60])
 
 
 def test_savepoint_in_the_backlog(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,12 +330,11 @@ def test_savepoint_in_a_streamed_history(world: World, tmp_path: Path, monkeypat
     options = {**STREAMED, "pipeline.parallelism": 3, "execution.savepoint.path": str(tmp_path / "savepoint")}
     restored = live(other.start(job(other.history(EVENTS[:80]), other.live()), options))
     world.land(EVENTS[80:], support.flush_after(EVENTS))
-    restored.processAllAvailable()
-    restored.stop()
+    support.finish(restored)
     read = sum(progress["numInputRows"] for progress in restored.recentProgress if progress["phase"] == "history")
     assert 0 < read < 80, "the slices before the savepoint are not read again"
     rows = sorted(world.output() + other.output(), key=repr)
-    assert support.without_flush(rows) == support.expected_sessions(world.spark, EVENTS)
+    assert support.without_flush(rows) == world.expected(EVENTS)
 
 
 @pytest.mark.slow
@@ -375,8 +368,7 @@ def test_savepoint_in_the_catch_up(world: World, tmp_path: Path, monkeypatch: py
     options = {**STREAMED, "execution.savepoint.path": str(tmp_path / "savepoint")}
     restored = live(other.start(job(None, other.live(maxFilesPerTrigger="1")), options))
     world.land(EVENTS[120:], support.flush_after(EVENTS))
-    restored.processAllAvailable()
-    restored.stop()
+    support.finish(restored)
     assert sum(progress["numInputRows"] for progress in restored.recentProgress) == len(EVENTS) - 40 + 1
     rows = sorted(world.output() + other.output(), key=repr)
-    assert support.without_flush(rows) == support.expected_sessions(world.spark, EVENTS)
+    assert support.without_flush(rows) == world.expected(EVENTS)

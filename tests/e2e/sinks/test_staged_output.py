@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-from support import World, at, details
+from support import World, at, details, finish, live
 
 pytestmark = pytest.mark.spark
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -42,10 +42,8 @@ def refuse(rows: DataFrame, number: int) -> None:
 
 
 def ended(query: MixedQuery) -> MixedQuery:
-    assert query.wait_for("live", 300), query.exception()
-    query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None, query.exception()
+    live(query)
+    finish(query)
     return query
 
 

@@ -60,8 +60,7 @@ OBSERVED = {"execution.backlog.final-watermark": "observed"}
 
 def stopped_job(world: World) -> None:
     """A job that was stopped in its live phase, with one checkpoint that has state."""
-    query = world.start(support.sessions(world.history(EVENTS), world.live()), OBSERVED)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(support.sessions(world.history(EVENTS), world.live()), OBSERVED))
     query.stop()
 
 

@@ -103,8 +103,7 @@ def test_first_rows_are_landed(world: World, kind: str, mode: str, monkeypatch: 
                 query.awaitTermination(120)
         else:
             assert query.wait_for("live", 120)
-            query.processAllAvailable()
-            query.stop()
+            support.finish(query)
         feeds.append(world.folder / "feed", *arriving)
 
     life("first-rows-landed=raise", 4)

@@ -34,9 +34,7 @@ def run(world: World, keyed: Any, *batches: list[support.Event], **options: Any)
     options = {"pipeline.late-data.path": late_path(world), "execution.backlog.final-watermark": "observed", **options}
     query = world.start(keyed, options)
     query.processAllAvailable()
-    for batch in batches:
-        world.land(batch)
-        query.processAllAvailable()
+    world.feed(query, *batches)
     return query
 
 

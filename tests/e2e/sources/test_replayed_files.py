@@ -30,9 +30,8 @@ def start(world: World, **source: str) -> MixedQuery:
 def processed(world: World, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A job that has died behind an epoch that no checkpoint holds; the file that the epoch has read."""
     query = start(world)
-    assert query.wait_for("live", 300), query.exception()
-    world.land(EVENTS[80:120])
-    query.processAllAvailable()
+    support.live(query)
+    world.feed(query, EVENTS[80:120])
     monkeypatch.setenv(failpoints.VARIABLE, "checkpoint-start=raise")
     failpoints._hits.clear()
     before = query._runner.running.state.epoch  # type: ignore[union-attr]
@@ -57,11 +56,9 @@ def refusal(world: World) -> str:
 
 def finished(world: World, **source: str) -> MixedQuery:
     query = start(world, **source)
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     world.land(EVENTS[160:], support.flush_after(EVENTS))
-    query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None
+    support.finish(query)
     return query
 
 
@@ -74,7 +71,7 @@ def test_a_file_that_is_gone_is_named_each_time_until_it_is_back(world: World, p
         assert f"{processed.name} (gone)" in refusal(world)
     aside.rename(processed)
     finished(world)
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    assert world.results() == world.expected(EVENTS)
 
 
 def test_a_file_that_was_written_again_is_named(world: World, processed: Path) -> None:
@@ -93,7 +90,7 @@ def test_a_source_may_go_on_without(world: World, processed: Path) -> None:
     assert [one.event for one in query.lifecycle].count("data-lost") == 1
     assert processed.name in next(one.detail for one in query.lifecycle if one.event == "data-lost")
     left = [*EVENTS[:120], *EVENTS[160:]]
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, left)
+    assert world.results() == world.expected(left)
 
 
 @pytest.fixture
@@ -121,7 +118,7 @@ def test_a_file_of_an_interrupted_backlog_is_named(world: World, interrupted: Pa
     query = finished(world, failOnDataLoss="false")
     assert interrupted.name in next(one.detail for one in query.lifecycle if one.event == "data-lost")
     left = [*EVENTS[:120], *EVENTS[160:]]
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, left)
+    assert world.results() == world.expected(left)
 
 
 @pytest.mark.slow
@@ -134,4 +131,4 @@ def test_a_file_of_an_interrupted_backlog_that_was_written_again(world: World, i
     interrupted.write_bytes(content)
     os.utime(interrupted, ns=(modified.st_atime_ns, modified.st_mtime_ns))
     finished(world)
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    assert world.results() == world.expected(EVENTS)

@@ -218,12 +218,10 @@ def test_a_damaged_file_is_named(world: World) -> None:
 
 def test_a_running_job_is_read_and_not_disturbed(world: World) -> None:
     """The reader takes no lease and holds no file: a live query goes on while its state is read."""
-    query = world.start(ledger(world), OBSERVED)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(ledger(world), OBSERVED))
     seen = []
     for part in (LIVE[:20], LIVE[20:]):
-        world.land(part)
-        query.processAllAvailable()
+        world.feed(query, part)
         frame = mixedmode.state_reader(str(world.checkpoints), world.spark).state("sums")
         seen.append(frame.agg(F.sum("value.count")).first()[0])
     query.stop()
@@ -289,7 +287,7 @@ def test_an_aggregate_with_sessions(world: World) -> None:
     (count,) = [name for name in rows[0].__fields__ if name.lower().startswith("count(")]
     (total,) = [name for name in rows[0].__fields__ if name.lower().startswith("sum(")]
     found = sorted(((row.key, row.start, row[count], row[total]) for row in rows), key=repr)
-    assert found == support.expected_sessions(world.spark, EVENTS)
+    assert found == world.expected(EVENTS)
     key = found[0][0]
     assert len(reader.lookup(key)["state"]["aggregate"]) == sum(1 for row in found if row[0] == key)
 

@@ -82,15 +82,11 @@ def writer_of(world: World, keyed: Any, **options: Any) -> Any:
 
 def lived(world: World, keyed: Any, rows: list[Any], **options: Any) -> list[tuple[Any, ...]]:
     """The output of a job in which some rows and the flush come live."""
-    query = world.start(keyed, {**OBSERVED, **options})
-    assert query.wait_for("live", 300), query.exception()
-    world.land(rows)
-    query.processAllAvailable()
+    query = support.live(world.start(keyed, {**OBSERVED, **options}))
+    world.feed(query, rows)
     world.land(FLUSH)
-    query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None, query.exception()
-    return support.without_flush(world.output())
+    support.finish(query)
+    return world.results()
 
 
 def content_of(folder: Path) -> dict[str, str]:
@@ -203,11 +199,9 @@ def test_history_goes_through_operators_of_any_kind(worlds: Any) -> None:
         writer = writer.option("checkpointLocation", str(world.checkpoints)).options(**{**OBSERVED, **options})
         query = writer.start()
         world.queries.append(query)
-        assert query.wait_for("live", 300), query.exception()
+        support.live(query)
         world.land([*LIVE, *PAST[40:60]])
-        query.processAllAvailable()
-        query.stop()
-        assert query.exception() is None
+        support.finish(query)
         return found
 
     first, second = worlds(), worlds()

@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-from support import World
+from support import World, live
 
 pytestmark = pytest.mark.spark
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -70,8 +70,7 @@ def ours(worlds: Callable[[], World], spark: SparkSession) -> StateReader:
     """Our state of the events."""
     world = worlds()
     world.land(EVENTS)
-    query = world.start(keyed(mixedmode.read(live=world.live())))
-    assert query.wait_for("live", 300), query.exception()
+    query = live(world.start(keyed(mixedmode.read(live=world.live()))))
     query.stop()
     assert query.exception() is None
     return mixedmode.state_reader(str(world.checkpoints), spark)

@@ -124,8 +124,7 @@ def test_two_inputs_over_the_switch(world: World) -> None:
     shop = Shop(world)
     world.land(ORDERS[100:130])
     shop.zones["payments"].land(PAYMENTS[:60])
-    query = world.start(shop.job(world.history(ORDERS[:100])))
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(shop.job(world.history(ORDERS[:100]))))
     assert query.lastProgress["numInputRows"] == 190
     shop.land(query, orders=ORDERS[130:], payments=PAYMENTS[60:])
     shop.land(query, **LATER)
@@ -147,14 +146,12 @@ def test_two_inputs_go_from_backlog_to_stream(world: World, monkeypatch: pytest.
     with pytest.raises(mixedmode.QueryError, match="failed at epoch-before-apply"):
         query.awaitTermination(300)
     failures.point = None
-    query = world.start(job, options)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(job, options))
     assert support.details(query, "reused") == ["2 of 2 shards were finished"]
     assert query.lastProgress["numInputRows"] == 190
     shop.land(query, orders=ORDERS[130:150], payments=PAYMENTS[60:110])
     query.stop()
-    query = world.start(job, options)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(job, options))
     shop.land(query, orders=ORDERS[150:200])
     savepoint = query.savepoint(str(world.folder / "savepoint"))
     query.stop()

@@ -29,9 +29,8 @@ def test_killed_again_in_the_pass_over_new_arrivals(world: World, monkeypatch: p
             query._run.ended.wait(300)
             assert "failpoint" in str(query.exception())
             return
-        assert query.wait_for("live", 300), query.exception()
-        query.processAllAvailable()
-        query.stop()
+        support.live(query)
+        support.finish(query)
 
     history = world.history(EVENTS[:80])
     world.land(EVENTS[80:120])
@@ -40,7 +39,7 @@ def test_killed_again_in_the_pass_over_new_arrivals(world: World, monkeypatch: p
     life("epoch-before-apply=raise:2")
     world.land(support.flush_after(EVENTS))
     life("")
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    assert world.results() == world.expected(EVENTS)
 
 
 @pytest.mark.slow
@@ -52,8 +51,7 @@ def test_a_rewind_beyond_what_spark_retains(world: World, monkeypatch: pytest.Mo
     world.spark.conf.set(retained, 2)
     try:
         world.land(EVENTS[80:90], EVENTS[90:100])
-        first = world.start(support.sessions(history, live), options)
-        assert first.wait_for("live", 300), first.exception()
+        first = support.live(world.start(support.sessions(history, live), options))
         first.stop()
         monkeypatch.setenv(failpoints.VARIABLE, "batch-before-spark-commit=raise:6")
         failpoints._hits.clear()
@@ -63,12 +61,11 @@ def test_a_rewind_beyond_what_spark_retains(world: World, monkeypatch: pytest.Mo
         assert "failpoint" in str(failed.exception())
         monkeypatch.delenv(failpoints.VARIABLE)
         world.land(support.flush_after(EVENTS))
-        last = world.start(support.sessions(history, live), options)
-        assert last.wait_for("live", 300), last.exception()
+        last = support.live(world.start(support.sessions(history, live), options))
         last.processAllAvailable()
     finally:
         world.spark.conf.unset(retained)
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    assert world.results() == world.expected(EVENTS)
 
 
 def with_function(world: World, function: Any) -> MixedQuery:
@@ -107,7 +104,7 @@ def test_a_function_may_stop_its_own_query(world: World) -> None:
     assert running[-1].wait_for("live", 300)
     running[-1].processAllAvailable()
     found = sorted((tuple(row) for batch in rows.values() for row in batch), key=repr)
-    assert support.without_flush(found) == support.expected_sessions(world.spark, EVENTS)
+    assert support.without_flush(found) == world.expected(EVENTS)
 
 
 @pytest.mark.slow
@@ -131,7 +128,7 @@ def test_a_failure_of_the_last_checkpoint_is_told(world: World) -> None:
     assert "the table is locked" in str(query.exception())
     broken.clear()
     again = with_function(world, collect)
-    assert again.wait_for("live", 300), again.exception()
+    support.live(again)
     again.processAllAvailable()
     found = sorted((tuple(row) for batch in rows.values() for row in batch), key=repr)
-    assert support.without_flush(found) == support.expected_sessions(world.spark, EVENTS)
+    assert support.without_flush(found) == world.expected(EVENTS)

@@ -107,18 +107,15 @@ def job(world: World, history: list[support.Event] | None, processor: StatefulPr
 
 def live(world: World, keyed: Any, options: dict[str, str], *parts: list[support.Event]) -> MixedQuery:
     """A query that has taken the parts one by one."""
-    query = world.start(keyed, options)
-    assert query.wait_for("live", 300), query.exception()
-    for part in parts:
-        world.land(part)
-        query.processAllAvailable()
+    query = support.live(world.start(keyed, options))
+    world.feed(query, *parts)
     return query
 
 
 def output(world: World, query: MixedQuery) -> list[tuple[Any, ...]]:
     query.stop()
     assert query.exception() is None
-    return support.without_flush(world.output())
+    return world.results()
 
 
 def by_stock(world: World, described: Any) -> list[tuple[Any, ...]]:
@@ -277,16 +274,14 @@ def test_nothing_fires_in_front_of_rows_that_wait(world: World, monkeypatch: pyt
         windows = frame.withWatermark("ts", "5 minutes").groupBy("key", F.window("ts", "10 minutes"))
         return windows.agg(F.sum("value").alias("total"))
 
-    query = world.start(totals(mixedmode.read(live=world.live(maxFilesPerTrigger="1"))))
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(totals(mixedmode.read(live=world.live(maxFilesPerTrigger="1")))))
     with query._runner.context.turn:  # all three are there before the first is taken
         world.land(*WAITING)
         source = query._runner.context.live
         assert source is not None
         support.wait_until(lambda: source.query is not None and source.query.status["isDataAvailable"])
     support.wait_until(lambda: bool(world.output()) or query.exception() is not None)
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
 
     assert [(row[0], row[-1]) for row in world.output()] == [("k", 2)]
     assert sum(p.stateOperators[0]["numRowsDroppedByWatermark"] for p in query.recentProgress) == 1
@@ -302,8 +297,7 @@ def test_late_rows_of_a_processor_are_those_behind_what_has_fired(world: World) 
         sum(p.numInputRows for p in query.recentProgress),
         sum(p.stateOperators[0]["numRowsDroppedByWatermark"] for p in query.recentProgress),
     )
-    world.land([("k", 1741, 8)])
-    query.processAllAvailable()
+    world.feed(query, [("k", 1741, 8)])
     late_after = sum(p.stateOperators[0]["numRowsDroppedByWatermark"] for p in query.recentProgress)
     query.stop()
 
