@@ -8,6 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -21,6 +22,7 @@ from intervals import VARIABLE as INTERVAL
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.driver.checkpoint import housekeeping
+from mixedmode.runtime.driver.epochs import epoch_runner
 from mixedmode.state.store import state_manifest
 from pyarrow import fs
 from pyspark import cloudpickle
@@ -254,6 +256,30 @@ def is_at_rest(query: MixedQuery) -> bool:
         checkpoints = query._runner.running.checkpoints  # type: ignore[union-attr]
         one = checkpoints.housekeeping._round
         return checkpoints.in_flight is None and (one is None or one.at_rest.is_set())
+
+
+@contextmanager
+def at_failpoints(world: World, act: Callable[[str, MixedQuery], None]) -> Iterator[None]:
+    """The query that is started in here calls a function at each failpoint of its epochs."""
+    before = len(world.queries)
+
+    def reached(name: str) -> None:
+        wait_until(lambda: len(world.queries) > before)  # start() may be about to return it
+        act(name, world.queries[-1])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(epoch_runner, "failpoint", reached)
+        yield
+
+
+def stop_in_background(query: MixedQuery, place: Path, **how: bool) -> Future[str]:
+    """The answer to stopWithSavepoint() in another thread, which the run knows of when this returns."""
+    pool = ThreadPoolExecutor(1)
+    asked = pool.submit(query.stopWithSavepoint, str(place), **how)
+    pool.shutdown(wait=False)
+    while query._runner.context.savepoints.is_empty:
+        assert not asked.done(), asked.exception()
+    return asked
 
 
 def refusal(start: Callable[[], MixedQuery]) -> mixedmode.MixedModeError:

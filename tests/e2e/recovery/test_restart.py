@@ -12,8 +12,6 @@ import pytest
 import support
 from mixedmode import MixedQuery
 from mixedmode.runtime.driver.checkpoint import housekeeping
-from mixedmode.runtime.driver.epochs import epoch_runner
-from mixedmode.runtime.driver.run import runner
 from support import World
 
 pytestmark = pytest.mark.spark
@@ -99,29 +97,22 @@ def test_stop_in_the_backlog_leaves_nothing(world: World) -> None:
 
 
 @pytest.mark.slow
-def test_history_that_was_streamed_in_part_is_not_lost_in_mixed_mode(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_history_that_was_streamed_in_part_is_not_lost_in_mixed_mode(world: World) -> None:
     """A job stopped in the middle of a streamed history and started in mixed mode still takes all of it, once."""
 
-    def stopped_after_three(name: str) -> None:
-        query = world.queries[-1]
+    def stopped_after_three(name: str, query: MixedQuery) -> None:
         if name == "epoch-applied" and query.status["epoch"] == 3:
             threading.Thread(target=query.stop).start()
             assert query._runner.context.stopping.wait(300)
 
-    started = threading.Event()
-    monkeypatch.setattr(runner, "failpoint", lambda name: started.wait(300))
-    monkeypatch.setattr(epoch_runner, "failpoint", stopped_after_three)
     slow = {
         "execution.runtime-mode": "streaming",
         "execution.history.rows-per-epoch": "10",
         "execution.checkpointing.interval": "1 ms",
     }
-    query = world.start(support.sessions(world.history(EVENTS[:80]), world.live()), {**OBSERVED, **slow})
-    started.set()
-    assert query.awaitTermination(300)
-    monkeypatch.undo()
+    with support.at_failpoints(world, stopped_after_three):
+        query = world.start(support.sessions(world.history(EVENTS[:80]), world.live()), {**OBSERVED, **slow})
+        assert query.awaitTermination(300)
     assert query.checkpoints and support.details(query, "phase") == ["history"]
     run(world, {}, EVENTS[80:], support.flush_after(EVENTS))
     assert world.results() == world.expected(EVENTS)

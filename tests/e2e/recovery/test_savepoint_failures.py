@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import support
-from mixedmode import CheckpointError, QueryError
+from mixedmode import CheckpointError, MixedQuery, QueryError
 from mixedmode.planner.cli.app import app
 from mixedmode.runtime.checkpoints.savepoints import writer as savepoint_writer
 from mixedmode.runtime.driver.checkpoint import housekeeping
-from mixedmode.runtime.driver.epochs import epoch_runner
-from mixedmode.runtime.driver.run import runner
 from mixedmode.runtime.support import failpoints
 from support import World, latest, live
 from typer.testing import CliRunner
@@ -159,61 +157,42 @@ def test_stream_goes_on_while_a_savepoint_is_written(
 
 
 @pytest.mark.slow
-def test_end_of_data_overtakes_savepoints(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("drain", [True, False])
+def test_end_of_data_overtakes_savepoints(world: World, tmp_path: Path, drain: bool) -> None:
     """F4, F5: at the end of all data a pending drain becomes the final checkpoint; one without drain is refused."""
-    for drain in (True, False):
-        there = World(world.spark, tmp_path / str(drain))
-        asked: dict[str, Any] = {}
+    asked: list[Future[str]] = []
 
-        def in_the_backlog(name: str, there: World = there, asked: dict[str, Any] = asked, drain: bool = drain) -> None:
-            if name == "backlog-epoch-applied" and not asked:
-                pool = ThreadPoolExecutor(1)
-                asked["stop"] = pool.submit(
-                    there.queries[-1].stopWithSavepoint, str(there.folder / "savepoint"), drain=drain, wait=True
-                )
-                pool.shutdown(wait=False)
-                while there.queries[-1]._runner.context.savepoints.is_empty:
-                    assert not asked["stop"].done(), asked["stop"].exception()
+    def in_the_backlog(name: str, query: MixedQuery) -> None:
+        if name == "backlog-epoch-applied" and not asked:
+            asked.append(support.stop_in_background(query, tmp_path / "savepoint", drain=drain, wait=True))
 
-        started = threading.Event()
-        monkeypatch.setattr(runner, "failpoint", lambda name, started=started: started.wait(300))
-        monkeypatch.setattr(epoch_runner, "failpoint", in_the_backlog)
-        query = there.start(job(there.history(EVENTS[:40]), None))
-        started.set()
+    with support.at_failpoints(world, in_the_backlog):
+        query = world.start(job(world.history(EVENTS[:40]), None))
         query.awaitTermination(300)
 
-        assert there.output() == world.expected(EVENTS[:40])
-        if drain:
-            assert asked["stop"].result(300) == str(there.folder / "savepoint")
-            assert "(stop with drain)" in " ".join(event.event for event in query.lifecycle.of("sink[0]"))
-        else:
-            assert "all data had ended before" in str(asked["stop"].exception(300))
+    assert world.output() == world.expected(EVENTS[:40])
+    if drain:
+        assert asked[0].result(300) == str(tmp_path / "savepoint")
+        assert "(stop with drain)" in " ".join(event.event for event in query.lifecycle.of("sink[0]"))
+    else:
+        assert "all data had ended before" in str(asked[0].exception(300))
 
 
 @pytest.mark.slow
-def test_place_that_is_lost_while_a_stop_waits(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_place_that_is_lost_while_a_stop_waits(world: World, tmp_path: Path) -> None:
     """A drain that has waited for the end of a backlog, and whose place somebody has filled meanwhile, is refused
     before anything fires: the error names the place, and the query goes on into the stream."""
     asked: list[Any] = []
     place = tmp_path / "savepoint"
 
-    def in_the_backlog(name: str) -> None:
+    def in_the_backlog(name: str, query: MixedQuery) -> None:
         if name == "backlog-epoch-applied" and not asked:
-            query = world.queries[-1]
-            pool = ThreadPoolExecutor(1)
-            asked.append(pool.submit(query.stopWithSavepoint, str(place), drain=True, wait=True))
-            pool.shutdown(wait=False)
-            while query._runner.context.savepoints.is_empty:
-                assert not asked[0].done(), asked[0].exception()
+            asked.append(support.stop_in_background(query, place, drain=True, wait=True))
             place.mkdir(exist_ok=True)
             (place / "theirs.txt").touch()
 
-    started = threading.Event()
-    monkeypatch.setattr(runner, "failpoint", lambda name: started.wait(60))
-    monkeypatch.setattr(epoch_runner, "failpoint", in_the_backlog)
-    query = world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED)
-    started.set()
-    live(query)
+    with support.at_failpoints(world, in_the_backlog):
+        query = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
     with pytest.raises(QueryError, match=rf"'{place}' is not empty \(theirs\.txt\).*; the query goes on"):
         asked[0].result(300)
     world.land(EVENTS[60:], support.flush_after(EVENTS))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,6 @@ import support
 from mixedmode import CheckpointError, MixedQuery, QueryError
 from mixedmode.runtime.connectors.sinks.parquet import ParquetSink
 from mixedmode.runtime.driver.checkpoint.checkpoint_thread import CompletingThread
-from mixedmode.runtime.driver.epochs import epoch_runner
-from mixedmode.runtime.driver.run import runner
 from mixedmode.runtime.protocols.lifecycle.final_checkpoint import FinalCheckpoint
 from mixedmode.runtime.support import failpoints
 from pyspark import cloudpickle
@@ -279,19 +277,15 @@ def test_savepoint_in_the_backlog(world: World, tmp_path: Path, monkeypatch: pyt
     """I8: under interval 0 a savepoint in the backlog is refused with the option's name, or waits for the switch."""
     asked: dict[str, Any] = {}
 
-    def in_the_backlog(name: str) -> None:
+    def in_the_backlog(name: str, query: MixedQuery) -> None:
         if name == "backlog-epoch-applied" and not asked:
-            query, pool = world.queries[-1], ThreadPoolExecutor(2)
+            pool = ThreadPoolExecutor(2)
             asked["refused"] = pool.submit(query.savepoint, str(tmp_path / "refused")).exception(300)
             asked["waiting"] = pool.submit(query.savepoint, str(tmp_path / "waiting"), wait=True)
             pool.shutdown(wait=False)
 
-    started = threading.Event()
-    monkeypatch.setattr(runner, "failpoint", lambda name: started.wait(300))
-    monkeypatch.setattr(epoch_runner, "failpoint", in_the_backlog)
-    query = world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED)
-    started.set()
-    live(query)
+    with support.at_failpoints(world, in_the_backlog):
+        query = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
 
     assert isinstance(asked["refused"], QueryError)
     assert "execution.interval-during-backlog is 0" in str(asked["refused"]) and "wait=True" in str(asked["refused"])
@@ -301,27 +295,26 @@ def test_savepoint_in_the_backlog(world: World, tmp_path: Path, monkeypatch: pyt
     assert events.index("switch") < events.index("savepoint")
 
 
+@contextmanager
+def stopped_after(world: World, epochs: int, place: Path) -> Iterator[None]:
+    """The query that is started in here stops with a savepoint after so many epochs; it has, behind this."""
+    asked: list[Future[str]] = []
+
+    def applied(name: str, query: MixedQuery) -> None:
+        if name == "epoch-applied" and not asked and query.status["epoch"] == epochs:
+            asked.append(support.stop_in_background(query, place))
+
+    with support.at_failpoints(world, applied):
+        yield
+        world.queries[-1].awaitTermination(300)
+    assert asked[0].result(300) == str(place)
+
+
 @pytest.mark.slow
-def test_savepoint_in_a_streamed_history(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_savepoint_in_a_streamed_history(world: World, tmp_path: Path) -> None:
     """R2: a job that stops in the middle of its history goes on elsewhere behind the slices that it has read."""
-    asked: dict[str, Any] = {}
-
-    def after_three(name: str) -> None:
-        if name == "epoch-applied" and not asked and world.queries[-1].status["epoch"] == 3:
-            pool = ThreadPoolExecutor(1)
-            asked["savepoint"] = pool.submit(world.queries[-1].stopWithSavepoint, str(tmp_path / "savepoint"))
-            pool.shutdown(wait=False)
-            while world.queries[-1]._runner.context.savepoints.is_empty:
-                assert not asked["savepoint"].done(), asked["savepoint"].exception()
-
-    started = threading.Event()
-    monkeypatch.setattr(runner, "failpoint", lambda name: started.wait(300))
-    monkeypatch.setattr(epoch_runner, "failpoint", after_three)
-    query = world.start(job(world.history(EVENTS[:80]), world.live()), STREAMED)
-    started.set()
-    query.awaitTermination(300)
-    assert asked["savepoint"].result(300) == str(tmp_path / "savepoint")
-    monkeypatch.undo()
+    with stopped_after(world, 3, tmp_path / "savepoint"):
+        world.start(job(world.history(EVENTS[:80]), world.live()), STREAMED)
     assert latest(world).sources["history"].position is not None
     assert not latest(world).sources["history"].finished
 
@@ -338,29 +331,13 @@ def test_savepoint_in_a_streamed_history(world: World, tmp_path: Path, monkeypat
 
 
 @pytest.mark.slow
-def test_savepoint_in_the_catch_up(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_savepoint_in_the_catch_up(world: World, tmp_path: Path) -> None:
     """A job that stops while it catches up leaves the files that it has not read to the one that goes on."""
-    asked: dict[str, Any] = {}
-
-    def after_two(name: str) -> None:
-        if name == "epoch-applied" and not asked and world.queries[-1].status["epoch"] == 2:
-            pool = ThreadPoolExecutor(1)
-            asked["savepoint"] = pool.submit(world.queries[-1].stopWithSavepoint, str(tmp_path / "savepoint"))
-            pool.shutdown(wait=False)
-            while world.queries[-1]._runner.context.savepoints.is_empty:
-                assert not asked["savepoint"].done(), asked["savepoint"].exception()
-
-    monkeypatch.setattr(epoch_runner, "failpoint", after_two)
-    started = threading.Event()
-    monkeypatch.setattr(runner, "failpoint", lambda name: started.wait(300))
     world.land(*[EVENTS[start : start + 20] for start in range(0, 120, 20)])
     for age, path in enumerate(sorted(world.landing.iterdir(), reverse=True), start=10):
         os.utime(path, (time.time() - age, time.time() - age))  # Spark reads files in this order
-    query = world.start(job(None, world.live(maxFilesPerTrigger="1")), STREAMED)
-    started.set()
-    query.awaitTermination(300)
-    assert asked["savepoint"].result(300) == str(tmp_path / "savepoint")
-    monkeypatch.undo()
+    with stopped_after(world, 2, tmp_path / "savepoint"):
+        query = world.start(job(None, world.live(maxFilesPerTrigger="1")), STREAMED)
     assert query.exception() is None and latest(world).sources["live"].is_backlog
 
     other = World(world.spark, tmp_path / "other")
