@@ -70,9 +70,6 @@ class Copy(StatefulProcessor):
                 return
             time.sleep(0.05)
 
-    def close(self) -> None:
-        pass
-
 
 def wait_for(what: Callable[[], bool]) -> None:
     deadline = time.monotonic() + WAIT_S

@@ -81,9 +81,6 @@ class Numbered(StatefulProcessor):
             yield (key[0], row.value, count)
         self._count.update((count,))
 
-    def close(self) -> None:
-        pass
-
 
 def numbered(rows: Any) -> Any:
     """The job of most tests: each message comes out once, and the numbers of a key leave none out."""

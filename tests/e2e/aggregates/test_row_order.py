@@ -150,9 +150,6 @@ class Seen(StatefulProcessor):
             yield Row(k=key[0], n=seen, v=row.v)
         self.count.update((seen,))
 
-    def close(self) -> None:
-        pass
-
 
 def numbered(frame: Any) -> Any:
     return frame.groupBy("k").transformWithState(Seen(), "k long, n long, v long", "append", "none")

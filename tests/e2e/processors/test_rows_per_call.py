@@ -66,9 +66,6 @@ class Steps(StatefulProcessor):
         self._state.update((calls + 1, total))
         yield Row(k=key[0], n=len(kept), total=total)
 
-    def close(self) -> None:
-        pass
-
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["spark", "arrow"])

@@ -273,7 +273,7 @@ def test_failed_final_checkpoint_is_taken_again(world: World, monkeypatch: pytes
     assert world.output() == world.expected(EVENTS[:60])
 
 
-def test_savepoint_in_the_backlog(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_savepoint_in_the_backlog(world: World, tmp_path: Path) -> None:
     """I8: under interval 0 a savepoint in the backlog is refused with the option's name, or waits for the switch."""
     asked: dict[str, Any] = {}
 
