@@ -72,7 +72,6 @@ class FolderSink(Sink):
 
     def open(self, spark: SparkSession, staging: StagingFolder, job_id: JobId) -> None:
         self._filesystem, self._target = resolve(self.path)
-        self._job_id = job_id
         super().open(spark, StagingFolder(self._filesystem, staging_folder(self._target, job_id, self.branch)), job_id)
         self._filesystem.create_dir(self._target, recursive=True)
 
@@ -99,7 +98,6 @@ class FolderSink(Sink):
 
     def commit(self, transaction: SinkTransaction) -> None:
         if self.writer is not None and transaction.files:
-            assert self._spark is not None, "open() comes first"
             self.writers(self._spark).sign(self.writer)
         self._show_all(transaction)
         if self.replaces_now:

@@ -64,13 +64,12 @@ class MemorySink(PerEpochSink):
 
     def open(self, *args: object) -> None:
         super().open(*args)  # type: ignore[arg-type]
-        assert self._spark is not None
         self._rows = self._spark.createDataFrame([], self.schema)
         self._rows.createOrReplaceTempView(self.view)
 
     def deliver(self, epoch: EpochNumber, files: Sequence[StagedFile]) -> None:
         if files:
-            assert self._spark is not None and self._rows is not None
+            assert self._rows is not None
             # Collected on purpose: the staged files go away, and a memory sink is meant for few rows.
             fresh = self._spark.createDataFrame(self.rows(epoch, files).collect(), self.schema)
             self._rows = fresh if self.deliveries.whole is not None else self._rows.unionAll(fresh)

@@ -31,9 +31,7 @@ from ...jvm.spark_errors import spark_says
 from ...spark_io.connector_packages import package_hint
 from ...spark_io.spark_formats import data_source
 from ...support.failpoints import failpoint
-from ...support.ids import JobId
 from ..staging import epoch_of
-from ..staging_folder import StagingFolder
 from ..transaction import first_ordinal
 from .base import Guarantee
 from .deliveries import Deliveries
@@ -94,7 +92,6 @@ class SparkWriterSink(DeliverySink):
         self._memory = memory_of(format, transactional)
         self.guarantee: Guarantee = "at-least-once" if self._memory is None else "exactly-once"
         self.fencing = None if self._memory is None else self._memory.fencing
-        self._job_id: JobId | None = None
         self._writers: OutputWriters | None = None
         not_theirs = () if self._memory is None else self._memory.ours
         ours = [name for name in self._options if name.lower() in {one.lower() for one in not_theirs}]
@@ -191,20 +188,14 @@ class SparkWriterSink(DeliverySink):
             check_hadoop_folder(spark, self.path, self._options)
             OutputFolder(spark, "path", self.path, self.path).check_shown(self._partition_by, column_fold(spark))
 
-    def open(self, spark: SparkSession, staging: StagingFolder, job_id: JobId) -> None:
-        super().open(spark, staging, job_id)
-        self._job_id = job_id
-
     def fence(self) -> None:
         if self.fencing is not None and self.branch:
-            assert self._spark is not None and self._job_id is not None, "open() comes first"
             nothing = self._spark.createDataFrame([], self.schema)
             self._write(nothing, TransactionMark(self._job_id, first_ordinal(self.branch)), replaces=False)
 
     def commit(self, transaction: SinkTransaction) -> None:
         replaces = self.replaces_now
         if replaces and not transaction.files:
-            assert self._spark is not None, "open() comes first"
             self.hand_over(empty_frame(self._spark, self.schema), transaction)
         super().commit(transaction)
         if replaces:
@@ -215,7 +206,7 @@ class SparkWriterSink(DeliverySink):
     def hand_over_transaction(self, transaction: SinkTransaction) -> None:
         epochs = {epoch_of(file.name) for file in transaction.files}
         few = None
-        if self._is_kafka and self._spark is not None and self.deliveries.is_as_staged(epochs):
+        if self._is_kafka and self.deliveries.is_as_staged(epochs):
             few = few_messages(self._spark, self.staging, self.staged_schema, transaction.files)
         if few is None:
             super().hand_over_transaction(transaction)
@@ -223,10 +214,8 @@ class SparkWriterSink(DeliverySink):
             self.hand_over(few, transaction)
 
     def hand_over(self, rows: DataFrame, transaction: SinkTransaction) -> None:
-        if self._spark is not None:
-            # Spark looks a data source of Python's up in this thread's session, and in no other.
-            activate(self._spark)
-        assert self._job_id is not None, "open() comes first"
+        # Spark looks a data source of Python's up in this thread's session, and in no other.
+        activate(self._spark)
         mark = TransactionMark.of(self._job_id, transaction, self.branch)
         writers = None if self.writer is None else self.writers(rows.sparkSession)
         if writers is not None and self.writer is not None:

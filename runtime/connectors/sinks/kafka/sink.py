@@ -29,7 +29,7 @@ from ....catalyst.types.arrow_functions import mapped_in_arrow
 from ....jvm.worker_errors import raised_in_workers
 from ....storage.filesystem import exists, read_bytes, write_atomically
 from ....support.failpoints import failpoint
-from ....support.ids import NO_JOB, JobId
+from ....support.ids import JobId
 from ...staging import epoch_of, marker_name
 from ..deliveries import Deliveries
 from ..per_checkpoint import PerCheckpointSink
@@ -70,6 +70,8 @@ class KafkaSink(PerCheckpointSink):
 
     name = FORMAT
     guarantee = "exactly-once"
+    #: From :meth:`open` on.
+    _columns: MessageColumns
 
     def __init__(self, schema: StructType, options: Mapping[str, str], deliveries: Deliveries | None = None) -> None:
         super().__init__(schema, deliveries)
@@ -88,8 +90,6 @@ class KafkaSink(PerCheckpointSink):
         if self._topic is None:
             self.fencing += ", once something has been sent (there is no option topic to mark before)"
         self._config = client_options(options)
-        self._columns: MessageColumns | None = None
-        self._job_id = NO_JOB
         #: Who has sent the last checkpoint from here, and may still be connected.
         self._sender: Sender | None = None
         #: The time on the clock on the wall.
@@ -129,7 +129,6 @@ class KafkaSink(PerCheckpointSink):
 
     def open(self, spark: SparkSession, staging: StagingFolder, job_id: JobId) -> None:
         super().open(spark, staging, job_id)
-        self._job_id = job_id
         self._columns = MessageColumns.of(self.schema, self._options, column_fold(spark))
 
     def fence(self) -> None:
@@ -154,7 +153,6 @@ class KafkaSink(PerCheckpointSink):
         if begun_ms is None:
             write_atomically(self.staging.filesystem, begun, str(self.now_ms()).encode())
         failpoint("kafka-before-sending")
-        assert self._spark is not None, "open() comes first"
         context, tag, patience = self._spark.sparkContext, f"mixedmode-kafka-{uuid.uuid4().hex}", self._patience()
 
         def send() -> None:
@@ -212,7 +210,6 @@ class KafkaSink(PerCheckpointSink):
         return sender
 
     def _task(self, token: str) -> SendTask:
-        assert self._columns is not None, "open() comes first"
         return SendTask(self._config, self._columns, self._job_id, self.branch, token, ROWS_PER_TRANSACTION)
 
     def _sent_before(self, lanes: list[SendLane], patience: Patience) -> frozenset[str]:
@@ -227,13 +224,11 @@ class KafkaSink(PerCheckpointSink):
 
     def _all(self, task: SendTask, lanes: list[SendLane]) -> DataFrame:
         """The rows as they are staged, in a task for each lane."""
-        assert self._spark is not None, "open() comes first"
         send = FileTask(task, self.staging.filesystem, self.staging.path, tuple(lanes), tuple(self.schema.fieldNames()))
         return mapped_in_arrow(self._spark.range(0, len(lanes), 1, len(lanes)), send, SENT_SCHEMA)
 
     def _chosen(self, task: SendTask, transaction: SinkTransaction, lanes: list[SendLane]) -> DataFrame:
         """Those that no later one replaces, which Spark finds: a lane's in a partition, in their order."""
-        assert self._spark is not None, "open() comes first"
         epochs = {epoch_of(file.name) for file in transaction.files}
         rows = self.deliveries.rows(self.frame(transaction.files), epochs, (_FILE, _ROW))
         places = [

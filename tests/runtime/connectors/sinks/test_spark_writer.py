@@ -22,6 +22,12 @@ NOW_MS = 1_800_000_000_000
 SCHEMA = StructType([StructField("n", IntegerType()), StructField("kind", StringType())])
 
 
+@pytest.fixture(autouse=True)
+def _without_activating(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few of these tests have a session, and it is active."""
+    monkeypatch.setattr("mixedmode.runtime.connectors.sinks.spark_writer.activate", lambda session: None)
+
+
 def opened(sink: SparkWriterSink, folder: Path, spark: Any = None) -> SparkWriterSink:
     sink.open(spark, StagingFolder(fs.LocalFileSystem(), str(folder / "staging")), "job-1")
     return sink
@@ -102,7 +108,7 @@ def test_what_the_writer_is_told(sink: SparkWriterSink, place: str, told: dict[s
     assert rows.write.saved == [(place, {"format": (sink.name,), "mode": ("append",), **told})]
 
 
-def test_a_take_over_outbids_the_older_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_take_over_outbids_the_older_driver(tmp_path: Path) -> None:
     """In a branch that a take-over began, versions are greater than any of the driver before, from an empty append on;
     a format that takes no versions is not fenced, and nothing is appended."""
 
@@ -111,7 +117,6 @@ def test_a_take_over_outbids_the_older_driver(tmp_path: Path, monkeypatch: pytes
             assert (rows, schema) == ([], SCHEMA)
             return self
 
-    monkeypatch.setattr("mixedmode.runtime.connectors.sinks.spark_writer.activate", lambda session: None)
     spark: Any = Empty()
     sink, plain = SparkWriterSink(SCHEMA, "delta", path="out"), SparkWriterSink(SCHEMA, "csv", path="out")
     assert sink.fencing and plain.fencing is None
