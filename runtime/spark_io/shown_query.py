@@ -114,7 +114,7 @@ class ShownQuery:
         for name, value in values.items():
             schema = schema.add(name, _type(value))
         cells = [
-            json.dumps(value) if _is_nested(value) else _cell(self._spark, value, field.dataType)
+            json.dumps(value) if isinstance(value, (dict, list)) else _cell(self._spark, value, field.dataType)
             for value, field in zip(values.values(), schema, strict=True)
         ]
         row = java_class(self._spark, "org.apache.spark.sql.catalyst.expressions.GenericRowWithSchema")
@@ -239,10 +239,6 @@ def _unreported_failures(spark: SparkSession) -> None:
                 root.addFilter(regex.createFilter(text, None, False, result.DENY, result.NEUTRAL))
     except GONE as gone:  # another version, or another log
         logger.debug("Spark's log tells of failed live sources: %s", gone)
-
-
-def _is_nested(value: Any) -> bool:
-    return isinstance(value, (dict, list))
 
 
 def _type(value: Any) -> DataType:
