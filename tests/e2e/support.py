@@ -294,6 +294,26 @@ def write(path: Path, events: Sequence[Event]) -> None:
     pq.write_table(table(events), path)
 
 
+def write_inputs(folder: Path, history: Sequence[Event], landed: Sequence[Event], *pending: Sequence[Event]) -> None:
+    """The inputs of a driver's job: its history, the file that has landed, and those that it lands itself, in turn."""
+    for name in ("landing", "pending"):
+        (folder / name).mkdir(parents=True)
+    first = folder / "landing" / "00.parquet"
+    write(folder / "history.parquet", history)
+    write(first, landed)
+    for number, events in enumerate(pending, start=1):
+        path = folder / "pending" / f"{number:02d}.parquet"
+        write(path, events)
+        # Spark takes files in the order of their times, in milliseconds; a small one is written in less.
+        os.utime(path, ns=(first.stat().st_mtime_ns + number * 10_000_000,) * 2)
+
+
+def parts_of(events: Sequence[Event], count: int) -> list[Sequence[Event]]:
+    """Events in so many parts, of which only the last may have fewer."""
+    rows = -(-len(events) // count)
+    return [events[start : start + rows] for start in range(0, len(events), rows)]
+
+
 def table(events: Sequence[Event]) -> pa.Table:
     """Events as rows."""
     rows = [

@@ -58,13 +58,8 @@ class Job:
         self.jvm = jvm
         self.total = total
         self.rows = 160 + 25 * files
-        for name in ("landing", "pending"):
-            (folder / name).mkdir(parents=True)
-        support.write(folder / "history.parquet", EVENTS[:120])
-        support.write(folder / "landing" / "00.parquet", EVENTS[120:160])
-        for number in range(files):
-            rows = EVENTS[160 + 25 * number : 185 + 25 * number]
-            support.write(folder / "pending" / f"{number + 1:02d}.parquet", rows)
+        pending = support.parts_of(EVENTS[160 : self.rows], files)
+        support.write_inputs(folder, EVENTS[:120], EVENTS[120:160], *pending)
 
     def run(self, failpoints: str = "", master: str = "local[2,3]", **environment: str) -> int:
         environment |= {VARIABLE: failpoints, "SESSIONS_MASTER": master}

@@ -42,19 +42,8 @@ class Job:
         self.jvm = jvm
         self.name = name
         self.options = options
-        for made in ("landing", "pending"):
-            (folder / made).mkdir()
-        support.write(folder / "history.parquet", EVENTS[:300])
-        support.write(folder / "landing" / "00.parquet", EVENTS[300:360])
-        rows = -(-len(EVENTS[360:]) // files)
-        for number in range(files):
-            some = EVENTS[360 + number * rows :][:rows]
-            support.write(folder / "pending" / f"{number + 1:02d}.parquet", some)
-        support.write(folder / "pending" / "99.parquet", support.flush_after(EVENTS))
-        written_ns = (folder / "landing" / "00.parquet").stat().st_mtime_ns
-        for number, path in enumerate(sorted((folder / "pending").iterdir()), start=1):
-            # Spark takes files in the order of their times, in milliseconds; a small one is written in less.
-            os.utime(path, ns=(written_ns + number * 10_000_000,) * 2)
+        pending = [*support.parts_of(EVENTS[360:], files), support.flush_after(EVENTS)]
+        support.write_inputs(folder, EVENTS[:300], EVENTS[300:360], *pending)
 
     def run(self, failpoints: str = "", master: str = "local[2,3]", files: str = "one by one") -> int:
         """Run the driver to its end, whatever that is; returns its exit code."""
