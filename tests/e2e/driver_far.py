@@ -80,7 +80,7 @@ def main(folder: Path, life: str, savepoint: str = "") -> None:
     slow_down(is_slow)
     checkpoints = Checkpoints()
     add_listener(checkpoints)
-    history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
+    history = world.history()
     job = support.sessions(history, world.live(maxFilesPerTrigger="1"))
     far_store.move_away(folder / "far", is_slow)
     query = world.start(job, {"pipeline.parallelism": 1})  # each file is a handful of requests

@@ -31,9 +31,8 @@ def die_with_the_first_message(broker: Broker, topic: str) -> None:
 def main(folder: Path, brokers: str, topic: str) -> None:
     if os.environ["TEST_LIFE"] != "small":
         send_lanes.ROWS_PER_LANE, sinks.ROWS_PER_TRANSACTION = 20, 9
-    spark = support.driver_session("local[2,3]")
-    world = support.World(spark, folder)
-    history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
+    world = support.World(support.driver_session("local[2,3]"), folder)
+    history = world.history()
     if os.environ["TEST_LIFE"] == "inside":
         threading.Thread(target=die_with_the_first_message, args=(Broker(brokers), topic), daemon=True).start()
     messages = support.sessions(history, world.live()).select("key", F.to_json(F.struct("*")).alias("value"))

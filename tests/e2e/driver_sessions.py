@@ -26,7 +26,7 @@ def main(folder: Path, job: str, options: dict[str, str]) -> None:
     spark = support.driver_session(os.environ["SESSIONS_MASTER"], settings)
     support.compact_eagerly()
     world = support.World(spark, folder)
-    history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
+    history = world.history()
     module, _, name = job.rpartition(":")
     described = getattr(import_module(module or "support"), name)
     at_once = os.environ.get("FILES") == "at once"

@@ -156,10 +156,11 @@ class World:
         self._landed = len(list(self.landing.iterdir()))
         self.queries: list[MixedQuery] = []
 
-    def history(self, events: Sequence[Event]) -> DataFrame:
-        """The events as a bounded table."""
+    def history(self, events: Sequence[Event] | None = None) -> DataFrame:
+        """The events as a bounded table; None: those that it has."""
         path = self.folder / "history.parquet"
-        write(path, events)
+        if events is not None:
+            write(path, events)
         return self.spark.read.schema(ROW_SCHEMA).parquet(str(path))
 
     def land(self, *batches: Sequence[Event]) -> None:
