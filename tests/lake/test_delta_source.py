@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from failing import fail_at
 from kafka_support import check_each_once, numbered
 from lake_support import append, numbers
 from mixedmode import MixedModeError, OptionError, PlanError, QueryError, delta, read
-from mixedmode.runtime.support.failpoints import VARIABLE, _hits
 from support import World, details, finish, refusal
 
 
@@ -57,8 +57,7 @@ def test_history_in_slices_goes_on_at_its_version_only(world: World, monkeypatch
         "execution.checkpointing.interval": "1 ms",
     }
     with monkeypatch.context() as failing:
-        failing.setenv(VARIABLE, "epoch-before-apply=raise:3")
-        _hits.clear()
+        fail_at(failing, "epoch-before-apply=raise:3")
         with pytest.raises(QueryError, match="failpoint"):
             world.start(numbered(delta.read(spark, path)), options).awaitTermination(240)
     append(spark, path, range(40, 50))

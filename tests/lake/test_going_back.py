@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from failing import fail_at
 from kafka_support import numbered
 from lake_support import append
 from mixedmode import QueryError, delta
-from mixedmode.runtime.support.failpoints import VARIABLE, _hits
 from support import World
 
 OUTS = ("delta", "iceberg")
@@ -72,8 +72,7 @@ def test_no_row_is_missing_behind_an_older_checkpoint(world: World, monkeypatch:
     append(world.spark, world.folder / "source", range(40, 50))
     for format in OUTS:
         with monkeypatch.context() as failing:
-            failing.setenv(VARIABLE, "sink-after-function=raise")
-            _hits.clear()
+            fail_at(failing, "sink-after-function=raise")
             query = started(world, format, availableNow=True)
             with pytest.raises(QueryError, match="is complete, but showing its output failed"):
                 query.awaitTermination(240)

@@ -8,10 +8,10 @@ import kafka_support
 import mixedmode
 import pytest
 import support
+from failing import fail_at
 from kafka_broker import Broker
 from kafka_support import check_each_once, numbered, send, without_positions
 from mixedmode import kafka as topics
-from mixedmode.runtime.support import failpoints
 from pyspark import cloudpickle
 from support import World
 
@@ -57,11 +57,10 @@ def test_what_is_lost_between_a_rewind_and_its_replay_and_live(
     topic = kafka.create("lossy", 2)
     job = Job(world, kafka, topic)
     send(kafka, topic, range(40))  # of each partition the offsets 0 to 19
-    monkeypatch.setenv(failpoints.VARIABLE, "backlog-epoch-applied=raise")
-    failpoints._hits.clear()
+    fail_at(monkeypatch, "backlog-epoch-applied=raise")
     with pytest.raises(mixedmode.QueryError, match="failpoint"):
         job.start().awaitTermination(120)
-    monkeypatch.delenv(failpoints.VARIABLE)
+    fail_at(monkeypatch, "")
     kafka.forget(topic, {0: 3})
     with pytest.raises(
         mixedmode.QueryError, match=f"topic {topic}, partition 0, offsets 0 to 2.*failOnDataLoss"

@@ -9,9 +9,9 @@ import kafka_support
 import mixedmode
 import pytest
 import support
+from failing import fail_at
 from kafka_broker import Broker
 from kafka_support import check_each_once, numbered, send, without_positions
-from mixedmode.runtime.support import failpoints
 from pyspark import cloudpickle
 from support import World
 
@@ -35,8 +35,7 @@ def test_latest_is_the_first_start_whatever_happens(
     send(kafka, topic, range(10))
 
     def life(failing: str) -> mixedmode.MixedQuery:
-        monkeypatch.setenv(failpoints.VARIABLE, failing)
-        failpoints._hits.clear()
+        fail_at(monkeypatch, failing)
         return world.start(numbered(rows(world, kafka, topic)), {"execution.runtime-mode": "streaming"})
 
     with pytest.raises(mixedmode.QueryError, match="failpoint"):

@@ -10,6 +10,7 @@ import mixedmode
 import pyarrow as pa
 import pytest
 import support
+from failing import fail_at
 from kafka_broker import Broker
 from mixedmode.errors import CheckpointError
 from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
@@ -73,8 +74,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Has a point of the driver fail."""
 
     def at(point: str) -> None:
-        monkeypatch.setenv(failpoints.VARIABLE, f"{point}=raise" if point else "")
-        failpoints._hits.clear()
+        fail_at(monkeypatch, f"{point}=raise" if point else "")
 
     return at
 

@@ -11,6 +11,7 @@ import mixedmode
 import numbering
 import pytest
 import support
+from failing import fail_at
 from mixedmode import CheckpointMismatchError, CoordinatorError, MixedQuery, OperatorEventError, QueryError
 from mixedmode.runtime.driver.checkpoint import async_checkpoint
 from mixedmode.runtime.support import failpoints
@@ -140,12 +141,11 @@ def counts(query: MixedQuery) -> dict[str, int]:
 @pytest.mark.slow
 def test_reused_shards(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A restart in the backlog that takes over finished shards hands their events over, once."""
-    monkeypatch.setenv(failpoints.VARIABLE, "phase-switch=raise")
-    failpoints._hits.clear()
+    fail_at(monkeypatch, "phase-switch=raise")
     history, coordinator = world.history(EVENTS[:100]), Numbering(3)
     with pytest.raises(QueryError, match="phase-switch"):
         world.start(numbering.described(history, world.live(), Numbering(3)), SLOW).awaitTermination(300)
-    monkeypatch.delenv(failpoints.VARIABLE)
+    fail_at(monkeypatch, "")
     query = live(world.start(numbering.described(history, world.live(), coordinator), SLOW))
     support.finish(query)
     assert support.details(query, "reused") == ["2 of 2 shards were finished"]

@@ -11,6 +11,7 @@ from typing import Any
 import mixedmode
 import pytest
 import support
+from failing import fail_at
 from mixedmode import CheckpointError, CheckpointMismatchError, CorruptStateError, MixedQuery, OptionError
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.support import failpoints
@@ -151,10 +152,9 @@ def test_damaged_savepoint_is_named(second: World, what: str, damage: str) -> No
 
 def test_failed_restore_is_done_again(second: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A restore that was cut short is done again from the start; without the option the job does not start."""
-    monkeypatch.setenv(failpoints.VARIABLE, "restore-before-metadata=raise")
-    failpoints._hits.clear()
+    fail_at(monkeypatch, "restore-before-metadata=raise")
     assert isinstance(failure(second.start(job(second), from_savepoint(second))), failpoints.InjectedFailure)
-    monkeypatch.delenv(failpoints.VARIABLE)
+    fail_at(monkeypatch, "")
     error = support.refusal(lambda: second.start(job(second), OBSERVED))
     assert isinstance(error, CheckpointError) and "was cut short" in str(error)
     query = live(second.start(job(second), from_savepoint(second)))

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import support
+from failing import fail_at
 from mixedmode import CheckpointError, MixedQuery, QueryError
 from mixedmode.planner.cli.app import app
 from mixedmode.runtime.checkpoints.savepoints import writer as savepoint_writer
 from mixedmode.runtime.driver.checkpoint import housekeeping
-from mixedmode.runtime.support import failpoints
 from support import World, latest, live
 from typer.testing import CliRunner
 
@@ -39,11 +39,10 @@ def test_failed_savepoint_fails_the_job(world: World, tmp_path: Path, monkeypatc
         query = live(world.start(keyed, OBSERVED))
         world.feed(query, EVENTS[60 + 20 * number :][:20])
         before, output = latest(world).checkpoint_id, world.output()
-        monkeypatch.setenv(failpoints.VARIABLE, f"{point}=raise:1")
-        failpoints._hits.clear()
+        fail_at(monkeypatch, f"{point}=raise:1")
         with pytest.raises(QueryError, match=r"with(out)? drain failed: .*failpoint"):
             query.stopWithSavepoint(str(tmp_path / "savepoint"), drain=drain)
-        monkeypatch.delenv(failpoints.VARIABLE)
+        fail_at(monkeypatch, "")
         with pytest.raises(QueryError, match="failpoint"):
             query.awaitTermination(300)
         assert not (tmp_path / "savepoint").exists()
@@ -63,13 +62,12 @@ def test_savepoint_that_fails_after_its_checkpoint(
     its savepoint, where it was asked for or, by command, elsewhere."""
     query = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
     world.feed(query, EVENTS[60:80])
-    monkeypatch.setenv(failpoints.VARIABLE, "savepoint-before-metadata=raise:1")
-    failpoints._hits.clear()
+    fail_at(monkeypatch, "savepoint-before-metadata=raise:1")
     with pytest.raises(
         QueryError, match=r"failpoint.*; but its checkpoint \d+ is complete.* first writes the savepoint"
     ):
         query.stopWithSavepoint(str(tmp_path / "savepoint"), drain=True)
-    monkeypatch.delenv(failpoints.VARIABLE)
+    fail_at(monkeypatch, "")
     assert not (tmp_path / "savepoint").exists()
     assert world.output() == world.expected(EVENTS[:80])
 

@@ -18,13 +18,13 @@ from typing import Any
 import mixedmode
 import pytest
 import support
+from failing import fail_at
 from mixedmode import CheckpointError, QueryError, StateSchemaError, UserCodeError, events
 from mixedmode.planner.cli.app import app
 from mixedmode.runtime.connectors.sources.live_query import Stopped
 from mixedmode.runtime.driver.run import phases
 from mixedmode.runtime.driver.sources import live_folders
 from mixedmode.runtime.metrics.events.run_listener import ROUTINE
-from mixedmode.runtime.support import failpoints
 from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
@@ -73,8 +73,7 @@ def test_a_checkpoint_that_fails_for_a_users_thread(world: World, monkeypatch: p
     next checkpoint is due; not tolerated, it fails the query.  A listener hears of both, however slow it is, and
     whatever it raises."""
     history, live = world.history(EVENTS[:60]), world.live()
-    monkeypatch.setenv(failpoints.VARIABLE, "checkpoint-start=raise:2")
-    failpoints._hits.clear()
+    fail_at(monkeypatch, "checkpoint-start=raise:2")
     tolerant = {**RARELY, "execution.checkpointing.tolerable-failed-checkpoints": "1"}
     query = support.live(world.start(support.sessions(history, live), tolerant))
     world.land(EVENTS[60:90])
@@ -100,8 +99,7 @@ def test_a_checkpoint_that_fails_for_a_users_thread(world: World, monkeypatch: p
     assert _told_once(told.events) == _told_once(query.history())
 
     world.land(EVENTS[90:], support.flush_after(EVENTS))
-    monkeypatch.setenv(failpoints.VARIABLE, "checkpoint-start=raise:1")
-    failpoints._hits.clear()
+    fail_at(monkeypatch, "checkpoint-start=raise:1")
     query = world.start(support.sessions(history, live), RARELY)
     with pytest.raises(QueryError, match=r"checkpoint 4 failed .*tolerable-failed-checkpoints is 0"):
         query.processAllAvailable()
@@ -112,7 +110,7 @@ def test_a_checkpoint_that_fails_for_a_users_thread(world: World, monkeypatch: p
     ends = [(one.how, one.error_class) for one in told.events if isinstance(one, events.RunEnded)]
     assert ends == [("stopped", None), ("failed", "CheckpointError")]
 
-    monkeypatch.delenv(failpoints.VARIABLE)
+    fail_at(monkeypatch, "")
     query = support.live(world.start(support.sessions(history, live), RARELY))
 
     def stopped_meanwhile(run: Any, phase: Any) -> bool:

@@ -15,11 +15,11 @@ from typing import Any
 import mixedmode
 import pytest
 import support
+from failing import fail_at
 from mixedmode import CheckpointError, MixedQuery, QueryError
 from mixedmode.runtime.connectors.sinks.parquet import ParquetSink
 from mixedmode.runtime.driver.checkpoint.checkpoint_thread import CompletingThread
 from mixedmode.runtime.protocols.lifecycle.final_checkpoint import FinalCheckpoint
-from mixedmode.runtime.support import failpoints
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from support import World, latest, live
@@ -260,8 +260,7 @@ def test_checkpoints_from_before_the_end(world: World, monkeypatch: pytest.Monke
 def test_failed_final_checkpoint_is_taken_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """F1: tasks that have finished wait until a checkpoint completes; it is tried again when the next one is due. The
     id of one that failed is not used again."""
-    monkeypatch.setenv(failpoints.VARIABLE, "checkpoint-start=raise:1")
-    failpoints._hits.clear()
+    fail_at(monkeypatch, "checkpoint-start=raise:1")
     options = {
         "execution.checkpointing.tolerable-failed-checkpoints": "1",
         "execution.checkpointing.interval": "200 ms",

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import support
+from failing import fail_at
 from mixedmode import MixedQuery, QueryError
-from mixedmode.runtime.support import failpoints
 from support import World
 
 pytestmark = pytest.mark.spark
@@ -48,8 +48,7 @@ def test_backlog_and_stream_are_appended_with_their_checkpoints(world: World) ->
 def test_an_append_that_was_not_acknowledged_comes_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a crash between append and acknowledgement the restarted job appends the same rows again, as stated."""
     with monkeypatch.context() as patched:
-        patched.setenv(failpoints.VARIABLE, "sink-after-function=raise")
-        failpoints._hits.clear()
+        fail_at(patched, "sink-after-function=raise")
         with pytest.raises(QueryError, match="sink-after-function"):
             start(world).awaitTermination(300)
     once = written(world)

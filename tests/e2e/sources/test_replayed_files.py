@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import support
+from failing import fail_at
 from mixedmode import DataLossError, MixedQuery, QueryError
-from mixedmode.runtime.support import failpoints
 from standalone import wait_until
 from support import World
 
@@ -32,8 +32,7 @@ def processed(world: World, monkeypatch: pytest.MonkeyPatch) -> Path:
     query = start(world)
     support.live(query)
     world.feed(query, EVENTS[80:120])
-    monkeypatch.setenv(failpoints.VARIABLE, "checkpoint-start=raise")
-    failpoints._hits.clear()
+    fail_at(monkeypatch, "checkpoint-start=raise")
     before = query._runner.running.state.epoch  # type: ignore[union-attr]
     world.land(EVENTS[120:160])
     wait_until(lambda: query._runner.running.state.epoch > before, "the epoch")  # type: ignore[union-attr]
@@ -42,7 +41,7 @@ def processed(world: World, monkeypatch: pytest.MonkeyPatch) -> Path:
     with pytest.raises(Exception, match="checkpoint-start"):
         query.processAllAvailable()
     query.stop()
-    monkeypatch.delenv(failpoints.VARIABLE)
+    fail_at(monkeypatch, "")
     return max(world.landing.glob("*.parquet"))
 
 
@@ -97,12 +96,11 @@ def test_a_source_may_go_on_without(world: World, processed: Path) -> None:
 def interrupted(world: World, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A job that has died in its backlog, with one of two shards finished; a file that both read."""
     world.land(EVENTS[80:120], EVENTS[120:160])
-    monkeypatch.setenv(failpoints.VARIABLE, "epoch-before-apply=raise")
-    failpoints._hits.clear()
+    fail_at(monkeypatch, "epoch-before-apply=raise")
     query: Any = start(world)
     with pytest.raises(QueryError, match="epoch-before-apply"):
         query.awaitTermination(300)
-    monkeypatch.delenv(failpoints.VARIABLE)
+    fail_at(monkeypatch, "")
     reports = sorted((world.checkpoints / "mixedmode" / "backlog").glob("*/*.report"))
     assert len(reports) == 2, "nothing was kept of the backlog"
     reports[0].unlink()

@@ -13,6 +13,7 @@ from typing import Any
 import mixedmode
 import pytest
 import support
+from failing import fail_at
 from mixedmode import CheckpointError, OptionError, PlanError, StateSchemaError, UnknownStateError
 from mixedmode.planner.cli.app import app
 from mixedmode.runtime.checkpoints.savepoints import folder as savepoint_folder
@@ -359,8 +360,7 @@ def test_savepoint_of_a_killed_writer_is_none(
 ) -> None:
     """Before its last file nobody takes it for a savepoint, nor writes to its place; without the kill it is gone."""
     path = tmp_path / "sp"
-    monkeypatch.setenv(failpoints.VARIABLE, "state-writer-before-complete=raise")
-    monkeypatch.setattr(failpoints, "_hits", type(failpoints._hits)())
+    fail_at(monkeypatch, "state-writer-before-complete=raise")
     monkeypatch.setattr(savepoint_folder, "give_up", lambda *_: None)  # who is killed cleans nothing up
     writer = mixedmode.state_writer(savepoint=seeded[1])
     gone = seeded[0].spark.createDataFrame([("k0",)], "key string")

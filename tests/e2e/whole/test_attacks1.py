@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import support
+from failing import fail_at
 from mixedmode import MixedQuery
-from mixedmode.runtime.support import failpoints
 from support import World
 
 pytestmark = pytest.mark.spark
@@ -22,8 +22,7 @@ def test_killed_again_in_the_pass_over_new_arrivals(world: World, monkeypatch: p
     """A job that fails in the backlog, and again over what arrived in between, still takes every row once."""
 
     def life(failing: str) -> None:
-        monkeypatch.setenv(failpoints.VARIABLE, failing)
-        failpoints._hits.clear()
+        fail_at(monkeypatch, failing)
         query = world.start(support.sessions(history, world.live()), OBSERVED)
         if failing:
             query._run.ended.wait(300)
@@ -53,13 +52,12 @@ def test_a_rewind_beyond_what_spark_retains(world: World, monkeypatch: pytest.Mo
         world.land(EVENTS[80:90], EVENTS[90:100])
         first = support.live(world.start(support.sessions(history, live), options))
         first.stop()
-        monkeypatch.setenv(failpoints.VARIABLE, "batch-before-spark-commit=raise:6")
-        failpoints._hits.clear()
+        fail_at(monkeypatch, "batch-before-spark-commit=raise:6")
         world.land(*[EVENTS[n : n + 20] for n in range(100, 240, 20)])
         failed = world.start(support.sessions(history, live), options)
         failed._run.ended.wait(300)
         assert "failpoint" in str(failed.exception())
-        monkeypatch.delenv(failpoints.VARIABLE)
+        fail_at(monkeypatch, "")
         world.land(support.flush_after(EVENTS))
         last = support.live(world.start(support.sessions(history, live), options))
         last.processAllAvailable()

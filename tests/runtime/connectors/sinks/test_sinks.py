@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from failing import fail_at
 from mixedmode.errors import CheckpointError, OptionError
 from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
 from mixedmode.runtime.connectors.sinks import Sink, SinkSpec, make_sink
@@ -86,8 +87,7 @@ def test_parquet_commit_that_was_cut_short_is_completed(
 ) -> None:
     """After a crash between two files, doing the commit again shows every row exactly once."""
     cut = transaction(1, stage(parquet, "e00000001-a", 1), stage(parquet, "e00000001-b", 2))
-    monkeypatch.setenv(failpoints.VARIABLE, "sink-between-files=raise")
-    failpoints._hits.clear()
+    fail_at(monkeypatch, "sink-between-files=raise")
     with pytest.raises(failpoints.InjectedFailure):
         parquet.commit(cut)
     assert visible(tmp_path / "out") == [1]
@@ -187,8 +187,7 @@ class TestForeachBatch:
     ) -> None:
         """After a crash between the function and its acknowledgement the very same call comes again."""
         once = transaction(2, stage(sink, "e00000001-a", 1), stage(sink, "e00000001-b", 2))
-        monkeypatch.setenv(failpoints.VARIABLE, "sink-after-function=raise")
-        failpoints._hits.clear()
+        fail_at(monkeypatch, "sink-after-function=raise")
         with pytest.raises(failpoints.InjectedFailure):
             sink.commit(once)
         sink.commit(once)

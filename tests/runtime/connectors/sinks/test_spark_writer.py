@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from failing import fail_at
 from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
 from mixedmode.runtime.connectors.sinks.spark_writer import SparkWriterSink
 from mixedmode.runtime.connectors.staged_output import StagedOutput
@@ -46,8 +47,7 @@ def transaction(sink: SparkWriterSink, number: int, *numbers: int) -> SinkTransa
 def commit_twice(sink: SparkWriterSink, once: SinkTransaction, monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver dies between the append and its acknowledgement; recovery commits again."""
     with monkeypatch.context() as patched:
-        patched.setenv(failpoints.VARIABLE, "sink-after-function=raise")
-        failpoints._hits.clear()
+        fail_at(patched, "sink-after-function=raise")
         with pytest.raises(failpoints.InjectedFailure):
             sink.commit(once)
     sink.commit(once)
