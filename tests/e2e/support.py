@@ -101,6 +101,11 @@ def driver_session(master: str = "local[2]", settings: dict[str, str] | None = N
     return spark
 
 
+def by_value(module: str) -> None:
+    """Have a test module travel with what is pickled of it: Spark's workers cannot import test modules."""
+    cloudpickle.register_pickle_by_value(sys.modules[module])
+
+
 def compact_eagerly() -> None:
     """Have small states compacted, too, and old files removed behind each checkpoint, by the jobs of this process."""
     state_manifest._FULL_MIN_BYTES, state_manifest._LOGS_MAX = 0, 2

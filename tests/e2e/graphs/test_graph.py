@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import timezone
 from typing import Any
 
@@ -12,13 +11,11 @@ import pytest
 import support
 from epoch_failures import EpochFailures
 from mixedmode.runtime.driver.epochs import graph_epochs
-from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
 
-# Workers cannot import test modules.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 pytestmark = pytest.mark.spark
 
 EVENTS = support.stream_of(600, seed=5)

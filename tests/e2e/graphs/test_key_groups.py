@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,12 @@ import support
 from epoch_failures import EpochFailures
 from mixedmode.planner.plans import graph
 from mixedmode.runtime.jobs import shuffle, stage_jobs
-from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
 
-# Workers cannot import test modules.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 pytestmark = pytest.mark.spark
 
 EVENTS = support.stream_of(500, seed=8, keys=20)

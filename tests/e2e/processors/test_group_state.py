@@ -6,7 +6,6 @@ changes the state in each call: stock forgets to take back the timeout of a call
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,14 +15,13 @@ import pandas as pd
 import pytest
 import support
 from mixedmode import PlanError
-from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from support import World
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 DELAY = "100 seconds"
 # No arrays: stock 4.3 puts the state's schema into lower case, and then cannot read it.

@@ -5,7 +5,6 @@ As in :mod:`test_stock`, no row is exactly at the watermark and no timer is due 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,14 +13,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import support
-from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 DELAY = "100 seconds"
 ZONE = "America/St_Johns"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,13 +9,12 @@ import mixedmode
 import pytest
 import support
 from mixedmode import PlanError
-from pyspark import cloudpickle
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 from support import World
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 PARTS = [support.stream_of(60, seed=seed, keys=6) for seed in (5, 6, 7)]
 Rows = list[tuple[Any, ...]]

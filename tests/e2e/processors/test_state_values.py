@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import math
-import sys
 from array import array
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, timedelta, timezone
@@ -19,13 +18,12 @@ from mixedmode.errors import StateSchemaError
 from mixedmode.runtime.operators.processor.processor_handle import DeclaringHandle, TaskHandle
 from mixedmode.state.backend.random_access import RandomAccessKeyedState
 from mixedmode.state.keys.keygroups import KeyGroupRange
-from pyspark import cloudpickle
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 EAST = timezone(timedelta(hours=5))
 NOON = datetime(2020, 1, 2, 12, 0, 0, 678901)

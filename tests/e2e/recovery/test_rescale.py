@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -16,13 +15,12 @@ import support
 from mixedmode import MixedQuery, QueryError
 from mixedmode.runtime.driver.checkpoint import async_checkpoint
 from mixedmode.runtime.driver.epochs import epoch_runner
-from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
 from test_key_groups import Jobs, shown, visits, visits_of
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 #: Checkpoints come when somebody wants one.
 OBSERVED = {"execution.backlog.final-watermark": "observed", "execution.checkpointing.interval": "1 hour"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 import uuid
 from collections import Counter
@@ -14,12 +13,11 @@ from typing import Any
 import pytest
 import support
 from mixedmode import MixedQuery
-from pyspark import TaskContext, cloudpickle
+from pyspark import TaskContext
 from support import World
 
 pytestmark = pytest.mark.spark
-# The workers cannot import this module.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 EVENTS = support.stream_of(160, seed=21)
 OPTIONS = {

@@ -25,12 +25,11 @@ from mixedmode.runtime.connectors.sources.live_query import Stopped
 from mixedmode.runtime.driver.run import phases
 from mixedmode.runtime.driver.sources import live_folders
 from mixedmode.runtime.metrics.events.run_listener import ROUTINE
-from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
 from typer.testing import CliRunner
 
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 pytestmark = pytest.mark.spark
 

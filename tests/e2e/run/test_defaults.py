@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,13 +10,12 @@ import mixedmode
 import pandas as pd
 import pytest
 import support
-from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from support import World
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 #: What was the default of most jobs once, and still is to be had.
 MAX = {"execution.backlog.final-watermark": "max"}

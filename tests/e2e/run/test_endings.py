@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,13 +19,11 @@ from mixedmode import CheckpointError, MixedQuery, QueryError
 from mixedmode.runtime.connectors.sinks.parquet import ParquetSink
 from mixedmode.runtime.driver.checkpoint.checkpoint_thread import CompletingThread
 from mixedmode.runtime.protocols.lifecycle.final_checkpoint import FinalCheckpoint
-from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from support import World, latest, live
 
 pytestmark = pytest.mark.spark
-# The workers cannot import this module.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 OBSERVED = {"execution.backlog.final-watermark": "observed"}
 STREAMED = {"execution.runtime-mode": "streaming", "execution.history.rows-per-epoch": "10"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,13 +15,12 @@ import pytest
 import support
 from mixedmode import MixedQuery, StopTimeoutError
 from mixedmode.runtime.handle import stopping
-from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World, counted
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 
 class Deliver:

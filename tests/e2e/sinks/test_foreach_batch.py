@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 import uuid
 from collections.abc import Callable
@@ -14,13 +13,12 @@ import mixedmode
 import pytest
 import support
 from mixedmode import MixedQuery
-from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from support import World, counted, counts, counts_after, live
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 Rows = list[tuple[Any, ...]]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,13 @@ import mixedmode
 import pytest
 from failing import fail_at
 from mixedmode import CheckpointMismatchError, MixedQuery
-from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-from support import World, at, details, finish, live
+from support import World, at, by_value, details, finish, live
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+by_value(__name__)
 
 BACKLOG = [("a", 0, 1), ("a/b", 1, 2), (None, 2, 3), ("a", 3, 4)]
 LATER = [("a", 10, 5), ("c", 11, 6)]

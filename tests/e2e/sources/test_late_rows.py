@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,11 @@ import pytest
 import support
 from failing import fail_at
 from mixedmode import MixedQuery, OptionError, PlanError, QueryError
-from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World, at
 
-# Workers cannot import test modules.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 pytestmark = pytest.mark.spark
 
 #: What lands second: late, late without being dropped by everybody, in time.  The watermark is 1000 s by then.

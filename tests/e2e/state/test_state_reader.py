@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -17,7 +16,6 @@ import pytest
 import support
 from mixedmode import CheckpointError, CorruptStateError, StateReader, UnknownStateError
 from mixedmode.planner.cli.app import app
-from pyspark import cloudpickle
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -25,7 +23,7 @@ from support import START, World
 from typer.testing import CliRunner
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 OBSERVED = {"execution.backlog.final-watermark": "observed"}
 EVENTS = support.stream_of(160, seed=11)

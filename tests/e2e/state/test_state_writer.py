@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from collections.abc import Iterator
 from datetime import timezone
 from pathlib import Path
@@ -18,14 +17,13 @@ from mixedmode import CheckpointError, OptionError, PlanError, StateSchemaError,
 from mixedmode.planner.cli.app import app
 from mixedmode.runtime.checkpoints.savepoints import folder as savepoint_folder
 from mixedmode.runtime.support import failpoints
-from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
 from typer.testing import CliRunner
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 OBSERVED = {"execution.backlog.final-watermark": "observed"}
 EVENTS = support.stream_of(160, seed=5)

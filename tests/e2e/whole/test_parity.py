@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Iterator
 from datetime import timezone
 from typing import Any
@@ -15,13 +14,12 @@ from mixedmode import MixedQuery
 from mixedmode.runtime.connectors.sources import live_query
 from mixedmode.runtime.driver.run import phases
 from orderly_stream import orderly_stream
-from pyspark import cloudpickle
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World, at, at_ms
 
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 pytestmark = pytest.mark.spark
 
 OBSERVED = {"execution.backlog.final-watermark": "observed"}

@@ -6,19 +6,17 @@ with equal event times would get lost or not depending on where micro-batches ar
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import mixedmode
 import pytest
 import support
-from pyspark import cloudpickle
 from pyspark.sql import Row, SparkSession
 from support import World
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 DELAY = "100 seconds"
 
