@@ -10,7 +10,7 @@ from failing import fail_at
 from kafka_support import check_each_once, numbered
 from lake_support import append, numbers
 from mixedmode import MixedModeError, OptionError, PlanError, QueryError, delta, read
-from support import World, details, finish, refusal
+from support import World, details, finish, live, refusal
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +34,7 @@ def test_the_stream_begins_behind_a_version_that_is_the_newest(world: World) -> 
     append(spark, path, range(10))
     append(spark, path, range(10, 20))
     for life in range(2):
-        query = world.start(numbered(delta.read(spark, path)))
-        assert query.wait_for("live", 240), query.exception()
+        query = live(world.start(numbered(delta.read(spark, path))))
         if not life:
             (told,) = details(query, "seam")
             assert "up to version 1 is read as a batch, and live from version 2 on" in told

@@ -13,7 +13,7 @@ from failing import fail_at
 from kafka_support import numbered
 from lake_support import append
 from mixedmode import QueryError, delta
-from support import World
+from support import World, live
 
 OUTS = ("delta", "iceberg")
 
@@ -61,7 +61,7 @@ def test_no_row_is_missing_behind_an_older_checkpoint(world: World, monkeypatch:
     append(world.spark, world.folder / "source", range(10))
     queries = {format: started(world, format) for format in OUTS}
     for query in queries.values():
-        assert query.wait_for("live", 240), query.exception()
+        live(query)
     for at in (10, 20, 30):  # checkpoints 2, 3 and 4
         append(world.spark, world.folder / "source", range(at, at + 10))
         for query in queries.values():

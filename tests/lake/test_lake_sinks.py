@@ -143,7 +143,7 @@ def test_the_whole_result_overwrites_a_table(world: World) -> None:
     writer = counts.writeStream.outputMode("complete").format("delta")
     query = writer.option("checkpointLocation", str(world.checkpoints)).start(out)
     world.queries.append(query)
-    assert query.wait_for("live", 240), query.exception()
+    support.live(query)
     append(spark, source, range(20, 30))
     query.processAllAvailable()
     history = spark.sql(f"DESCRIBE HISTORY delta.`{out}`").select("operation", "operationParameters.mode").collect()

@@ -50,8 +50,7 @@ def test_rows_come_once_over_the_switch_and_a_restart(world: World) -> None:
     """Parquet files hold what Spark gives over history and stream; a restart goes on in the stream, and reads nothing
     of the history again, whatever there is by then."""
     world.land(PARTS[1])
-    first = world.start(ours(world), FAST)
-    assert first.wait_for("live", 240), first.exception()
+    first = support.live(world.start(ours(world), FAST))
     first.processAllAvailable()
 
     def written() -> Counter:
@@ -133,8 +132,7 @@ def test_a_union_and_what_is_observed(world: World) -> None:
     """Two reads united, one of them a history alone; aggregates of ``observe`` are in the progress of each epoch."""
     more = mixedmode.read(history=world.spark.createDataFrame([("more", support.at(0), 5)], support.ROW_SCHEMA))
     rows = mixedmode.read(history=world.history(PARTS[0]), live=world.live()).union(more)
-    query = world.start(rows.observe("seen", F.count("*").alias("n"), F.max("value").alias("most")), FAST)
-    assert query.wait_for("live", 240), query.exception()
+    query = support.live(world.start(rows.observe("seen", F.count("*").alias("n"), F.max("value").alias("most")), FAST))
     world.feed(query, PARTS[1])
     seen = [tuple(one["observedMetrics"]["seen"]) for one in query.recentProgress if one["numInputRows"]]
     assert seen == [

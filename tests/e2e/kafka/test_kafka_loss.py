@@ -34,7 +34,7 @@ class Job:
 
     def forget_while_live(self, query: mixedmode.MixedQuery, values: range, before: dict[int, int]) -> None:
         """Messages come, and some of them are gone before an epoch has read them."""
-        assert query.wait_for("live", 120), query.exception()
+        support.live(query)
         with query._runner.context.turn:  # no epoch begins meanwhile
             send(self.broker, self.topic, values)
             self.broker.forget(self.topic, before)

@@ -65,7 +65,7 @@ def test_topics_by_a_pattern_with_times_and_headers_of_messages(world: World, ka
         return world.start(counted(mixedmode.read(live=live)), {"execution.backlog.final-watermark": "observed"})
 
     query = start()
-    assert query.wait_for("live", 120), query.exception()
+    support.live(query)
     send(kafka, first, range(90, 110))
     query.processAllAvailable()
     third = kafka.create(f"many-{token}", 2)

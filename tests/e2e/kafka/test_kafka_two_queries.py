@@ -11,7 +11,7 @@ from kafka_broker import Broker
 from kafka_support import check_each_once, numbered, send, without_positions
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
-from support import World, finish
+from support import World, finish, live
 
 cloudpickle.register_pickle_by_value(kafka_support)
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -37,7 +37,7 @@ def test_queries_of_two_locations_keep_out_of_each_others_way(world: World, kafk
     send(kafka, source, range(20))
     queries = {name: start(name) for name in NAMES}
     for query in queries.values():
-        assert query.wait_for("live", 240), query.exception()
+        live(query)
     send(kafka, source, range(20, 30))
     queries["one"].processAllAvailable()
     queries["one"].stop()
