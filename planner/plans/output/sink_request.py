@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from ....errors import OptionError, PlanError
+from ....errors import OptionError, PlanError, not_supported
 from ....runtime.catalyst.columns import column_fold
 from ....runtime.catalyst.struct_fields import repeated_field
 from ....runtime.connectors.sinks import Sink, WholeResult, table_format
@@ -93,10 +93,9 @@ def check_update(graph: StageGraph, output_mode: str) -> None:
     """Raise PlanError if a stage makes outputMode update impossible."""
     what = next((stage.refuses_update for stage in graph.stages if stage.refuses_update is not None), None)
     if what is not None and output_mode == "update":
-        raise PlanError(
+        raise not_supported(
             f"outputMode update is not supported after {what}, as in Spark; use append, or complete with an aggregation"
-            " behind it",
-            code="MIXEDMODE_NOT_SUPPORTED",
+            " behind it"
         )
 
 
@@ -108,20 +107,18 @@ def output_mode_of_union(graph: StageGraph, request: SinkRequest, format: str) -
     """
     mode = request.output_mode or "append"
     if mode == "complete":
-        raise PlanError(
+        raise not_supported(
             "outputMode complete is not supported for the union of what several keyed stages give, which is no one"
-            " aggregation; use append or update, or write each stage with a job of its own",
-            code="MIXEDMODE_NOT_SUPPORTED",
+            " aggregation; use append or update, or write each stage with a job of its own"
         )
     if mode == "append":
         return mode
     read = [part.origin for stage in graph.stages for part in stage.inputs.outputs]
     for uid, stage in zip(graph.uids, graph.stages, strict=True):
         if stage in graph.outputs and stage in read:
-            raise PlanError(
+            raise not_supported(
                 f"outputMode update is not supported for this union: rows of stage {uid} go to the sink and to another"
-                " stage, which takes rows when they are final; use append",
-                code="MIXEDMODE_NOT_SUPPORTED",
+                " stage, which takes rows when they are final; use append"
             )
     check_appended(mode, format)
     return mode
@@ -134,16 +131,14 @@ def output_mode_of(stage: KeyedStage, request: SinkRequest, format: str) -> str:
     """
     written = request.output_mode or "append"
     if stage.refuses_complete is not None and written == "complete":
-        raise PlanError(
+        raise not_supported(
             f"outputMode complete is not supported {stage.refuses_complete}; use append or update, which are the same"
-            " here",
-            code="MIXEDMODE_NOT_SUPPORTED",
+            " here"
         )
     if stage.output_mode is not None and written == "complete":
-        raise PlanError(
+        raise not_supported(
             "outputMode complete of the writer is not supported after transformWithState, as in Spark: only an"
-            " aggregation has a complete result; use append or update",
-            code="MIXEDMODE_NOT_SUPPORTED",
+            " aggregation has a complete result; use append or update"
         )
     check_appended(written, format)
     return request.output_mode or stage.output_mode or "append"
