@@ -15,6 +15,7 @@ from failing import fail_at
 from mixedmode.errors import CheckpointError, OptionError
 from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
 from mixedmode.runtime.connectors.sinks import Sink, SinkSpec, make_sink
+from mixedmode.runtime.connectors.sinks.folder_sink import FolderSink
 from mixedmode.runtime.connectors.staged_output import StagedOutput
 from mixedmode.runtime.connectors.staging import StagedFile
 from mixedmode.runtime.connectors.staging_folder import StagingFolder
@@ -93,6 +94,25 @@ def test_parquet_commit_that_was_cut_short_is_completed(
     assert visible(tmp_path / "out") == [1]
     parquet.commit(cut)
     assert visible(tmp_path / "out") == [1, 2]
+
+
+class LinesSink(FolderSink):
+    """Files of a format of which the sink knows nothing."""
+
+    name = "lines"
+
+    def describe(self) -> str:
+        return "lines"
+
+
+def test_files_of_any_format_are_shown_by_renames(tmp_path: Path) -> None:
+    """What a format adds to a folder are the files that its tasks stage."""
+    sink = opened(LinesSink(SCHEMA, str(tmp_path / "out")), tmp_path)
+    staged = Path(sink.staging.path, "e00000001-a.json")
+    staged.parent.mkdir()
+    staged.write_text('{"n": 1}')
+    sink.commit(transaction(1, StagedFile(staged.name, 1, 8)))
+    assert [path.read_text() for path in (tmp_path / "out").glob("part-*.json")] == ['{"n": 1}']
 
 
 def test_parquet_names_a_lost_file(parquet: Sink) -> None:
