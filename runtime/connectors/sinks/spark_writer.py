@@ -87,24 +87,20 @@ class SparkWriterSink(DeliverySink):
         self.name = format
         self.path = path
         self.table = table
-        self._options = dict(options or {})
+        #: The writer's.
+        self.options = dict(options or {})
         self._partition_by = tuple(partition_by)
         self._memory = memory_of(format, transactional)
         self.guarantee: Guarantee = "at-least-once" if self._memory is None else "exactly-once"
         self.fencing = None if self._memory is None else self._memory.fencing
         self._writers: OutputWriters | None = None
         not_theirs = () if self._memory is None else self._memory.ours
-        ours = [name for name in self._options if name.lower() in {one.lower() for one in not_theirs}]
+        ours = [name for name in self.options if name.lower() in {one.lower() for one in not_theirs}]
         if ours:
             raise OptionError(
-                f"option {ours[0]} = {self._options[ours[0]]!r} is set by the job itself, to its own id and the"
+                f"option {ours[0]} = {self.options[ours[0]]!r} is set by the job itself, to its own id and the"
                 f" checkpoint's; leave it out, or set execution.sink.transactional to false"
             )
-
-    @property
-    def options(self) -> Mapping[str, str]:
-        """The writer's."""
-        return self._options
 
     @property
     def can_replace(self) -> bool:  # type: ignore[override]
@@ -120,7 +116,7 @@ class SparkWriterSink(DeliverySink):
     def writers(self, spark: SparkSession) -> OutputWriters | None:
         if self._writers is None and self._remembers(spark):
             assert self.path is not None, "it is a folder"
-            self._writers = OutputWriters(HadoopFolder(spark, self.path, self._options))
+            self._writers = OutputWriters(HadoopFolder(spark, self.path, self.options))
         return self._writers
 
     def has_rows(self, spark: SparkSession) -> bool:
@@ -128,7 +124,7 @@ class SparkWriterSink(DeliverySink):
 
     def describe(self) -> str:
         if self._is_kafka:
-            topic = topic_of(self._options)
+            topic = topic_of(self.options)
             return (
                 f"kafka, {'the topic in column topic' if topic is None else f'topic {topic}'}: at-least-once (messages"
                 f" of a checkpoint may be sent again after a failure), sent when it completes{self.what_is_delivered}"
@@ -164,14 +160,14 @@ class SparkWriterSink(DeliverySink):
                 code="MIXEDMODE_LOCATION_MISSING",
             )
         if self._is_kafka:
-            check_messages(self.schema, self._options, column_fold(spark))
+            check_messages(self.schema, self.options, column_fold(spark))
         check_partition_columns(self._partition_by, self.schema, column_fold(spark))
-        check_rows_writable(spark, self.name, self.schema, self._options, self._partition_by)
+        check_rows_writable(spark, self.name, self.schema, self.options, self._partition_by)
         if self.table is None:
-            check_jdbc(spark, self.name, self._options)
+            check_jdbc(spark, self.name, self.options)
         if self.table is not None:
             check_table(spark, self.table, self.name, self.schema, self._partition_by)
-        check_lake(spark, self.name, (self.table, self.path), self.schema, self._partition_by, self._options)
+        check_lake(spark, self.name, (self.table, self.path), self.schema, self._partition_by, self.options)
         super().check(spark)
 
     @property
@@ -185,7 +181,7 @@ class SparkWriterSink(DeliverySink):
 
     def check_place(self, spark: SparkSession) -> None:
         if self.path and self.table is None and file_format(spark, self.name) is not None:
-            check_hadoop_folder(spark, self.path, self._options)
+            check_hadoop_folder(spark, self.path, self.options)
             OutputFolder(spark, "path", self.path, self.path).check_shown(self._partition_by, column_fold(spark))
 
     def fence(self) -> None:
@@ -226,7 +222,7 @@ class SparkWriterSink(DeliverySink):
             writers.sign_again(self.writer)  # Spark removes the whole folder to overwrite it
 
     def _write(self, rows: DataFrame, mark: TransactionMark, *, replaces: bool) -> None:
-        options = dict(self._options)
+        options = dict(self.options)
         if self._memory is not None:
             if self._memory.has(rows, self.table, self.path, mark):
                 return

@@ -48,7 +48,8 @@ class ProcessorRun:
 
     def __init__(self, operator: ProcessorStage, processor: StatefulProcessor, context: ShardContext) -> None:
         self._operator = operator
-        self._processor = processor
+        #: The user's, in this task.
+        self.processor = processor
         self._context = context
         self._epoch = context.epoch
         self._counters = context.counters
@@ -59,11 +60,6 @@ class ProcessorRun:
         self._handle: TaskHandle | None = None
         #: Of a live epoch that has begun.
         self._state: RandomAccessKeyedState | None = None
-
-    @property
-    def processor(self) -> StatefulProcessor:
-        """The user's, in this task."""
-        return self._processor
 
     @property
     def epoch_number(self) -> int:
@@ -153,7 +149,7 @@ class ProcessorRun:
     def _blocks(self, state: KeyedState) -> BlockRun:
         operator = self._operator
         return BlockRun(
-            getattr(self._processor, BLOCK_HANDLER),
+            getattr(self.processor, BLOCK_HANDLER),
             state,
             operator.key_columns,
             operator.input_schema,
@@ -186,13 +182,13 @@ class ProcessorRun:
     def _end(self) -> None:
         """The processor's own hooks, if the input has ended; there is no current key, and no state to use."""
         for hook in self._operator.hooks.at_end if self._epoch.ending else ():
-            rows = getattr(self._processor, hook)()
+            rows = getattr(self.processor, hook)()
             if rows is not None:
                 self.calls.key = ()
                 self.calls.take(rows, self._epoch.watermark_ms)
         if self._operator.hooks.keeps_own_state:
             failpoint("task-events-snapshot")
-            kept = self._processor.snapshotShard()  # type: ignore[attr-defined]
+            kept = self.processor.snapshotShard()  # type: ignore[attr-defined]
             what = f"own state of a shard from {self._operator.processor_name}.snapshotShard()"
             self._context.events.own_state = encode(kept, what, self._operator.event_max_bytes)
 
@@ -206,16 +202,16 @@ class ProcessorRun:
             is_backlog=self._epoch.is_backlog,
         )
         self._handle = TaskHandle(state, operator.time_mode, coordinator)
-        self._processor.init(self._handle)
+        self.processor.init(self._handle)
         self._handle.enter("handlers")
         if not (operator.hooks.restores_own_state or events.inbox.events):
             return
-        types = types_by_name(getattr(self._processor, "eventTypes", ()), operator.processor_name)
+        types = types_by_name(getattr(self.processor, "eventTypes", ()), operator.processor_name)
         if operator.hooks.restores_own_state:
-            self._processor.restoreShard([decode(kept, types) for kept in events.inbox.own_state])  # type: ignore[attr-defined]
+            self.processor.restoreShard([decode(kept, types) for kept in events.inbox.own_state])  # type: ignore[attr-defined]
         for event in events.inbox.events:
             failpoint("task-events-received")
-            rows = self._processor.handleEvent(decode(event, types))  # type: ignore[attr-defined]
+            rows = self.processor.handleEvent(decode(event, types))  # type: ignore[attr-defined]
             if rows is not None:
                 self.calls.take(rows, self._epoch.watermark_ms)
             failpoint("task-events-handled")
@@ -224,7 +220,7 @@ class ProcessorRun:
         """Close the processor of a run that has come to its end; its handle is of no more use."""
         if self._handle is not None:
             self._handle.enter("close")
-        self._processor.close()
+        self.processor.close()
 
     def _random(self, state: RandomAccessKeyedState, keyed: KeyedRows, *, more: bool) -> None:
         if self.calls.clock is not None:

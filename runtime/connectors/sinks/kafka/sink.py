@@ -75,7 +75,8 @@ class KafkaSink(PerCheckpointSink):
 
     def __init__(self, schema: StructType, options: Mapping[str, str], deliveries: Deliveries | None = None) -> None:
         super().__init__(schema, deliveries)
-        self._options = dict(options)
+        #: The writer's.
+        self.options = dict(options)
         self._topic = topic_of(options)
         for name, text in options.items():
             if name.lower() != "topic" and not name.lower().startswith(PREFIX):
@@ -95,11 +96,6 @@ class KafkaSink(PerCheckpointSink):
         #: The time on the clock on the wall.
         self.now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
 
-    @property
-    def options(self) -> Mapping[str, str]:
-        """The writer's."""
-        return self._options
-
     def describe(self) -> str:
         where = "the topic in column topic" if self._topic is None else f"topic {self._topic}"
         return (
@@ -111,7 +107,7 @@ class KafkaSink(PerCheckpointSink):
 
     def check(self, spark: SparkSession) -> None:
         check_client()
-        check_messages(self.schema, self._options, column_fold(spark))
+        check_messages(self.schema, self.options, column_fold(spark))
         if self.deliveries.whole is not None and self.deliveries.whole.arrangement:
             raise PlanError(
                 "orderBy and limit do not go with format kafka, exactly-once: rows are sent by several tasks, each as"
@@ -129,7 +125,7 @@ class KafkaSink(PerCheckpointSink):
 
     def open(self, spark: SparkSession, staging: StagingFolder, job_id: JobId) -> None:
         super().open(spark, staging, job_id)
-        self._columns = MessageColumns.of(self.schema, self._options, column_fold(spark))
+        self._columns = MessageColumns.of(self.schema, self.options, column_fold(spark))
 
     def fence(self) -> None:
         if not self.branch:
