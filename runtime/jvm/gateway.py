@@ -90,7 +90,13 @@ def scala_map(spark: SparkSession, entries: Mapping[str, str]) -> Any:
 
 
 def java_array(spark: SparkSession, members: Sequence[Any], of: str = "java.lang.Object") -> Any:
-    """An array of Java objects."""
+    """An array of Java objects.
+
+    Args:
+        spark: the session.
+        members: what is in it.
+        of: the class that it is declared for.
+    """
     gateway: Any = spark.sparkContext._gateway
     array = gateway.new_array(java_class(spark, of), len(members))
     for at, member in enumerate(members):
