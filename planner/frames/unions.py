@@ -105,7 +105,7 @@ class UnitedFrame(StatelessFrame):
         missing = {
             field.name: F.lit(None).cast(field.dataType)
             for field in other.schema.fields
-            if find_column(field.name, self.schema, case_sensitive=self._inputs.case_sensitive) is None
+            if self._find(field.name) is None
         }
         return self.withColumns(missing) if missing else self
 
@@ -180,3 +180,6 @@ class UnitedFrame(StatelessFrame):
         event_time = watermark.event_time
         inputs = self._inputs.map("union", lambda frame: frame.withColumn(CARRIER, carried(frame, event_time)))
         return type(self)(inputs, watermark.carried(self._inputs.template))
+
+    def _find(self, name: str) -> str | None:
+        return find_column(name, self.schema, case_sensitive=self._inputs.case_sensitive)
