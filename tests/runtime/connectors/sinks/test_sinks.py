@@ -109,7 +109,7 @@ def test_files_of_any_format_are_shown_by_renames(tmp_path: Path) -> None:
     """What a format adds to a folder are the files that its tasks stage."""
     sink = opened(LinesSink(SCHEMA, str(tmp_path / "out")), tmp_path)
     staged = Path(sink.staging.path, "e00000001-a.json")
-    staged.parent.mkdir()
+    staged.parent.mkdir(parents=True)
     staged.write_text('{"n": 1}')
     sink.commit(transaction(1, StagedFile(staged.name, 1, 8)))
     assert [path.read_text() for path in (tmp_path / "out").glob("part-*.json")] == ['{"n": 1}']
