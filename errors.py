@@ -47,6 +47,16 @@ class PlanError(MixedModeError, ValueError):
     code = "MIXEDMODE_PLAN_INVALID"
 
 
+def not_supported(message: str) -> PlanError:
+    """The error for what Spark could do, and a job cannot."""
+    return PlanError(message, code="MIXEDMODE_NOT_SUPPORTED")
+
+
+def invalid_processor(message: str) -> PlanError:
+    """The error for a processor that cannot be used as it is."""
+    return PlanError(message, code="MIXEDMODE_PROCESSOR_INVALID")
+
+
 class UnsupportedOperationError(PlanError, AttributeError):
     """A frame of a job does not have this operation of Spark.  The message says what to do instead."""
 

@@ -22,7 +22,7 @@ from typing import Any, cast
 from unittest import mock
 
 from counted_store import CountedStore
-from mixedmode.runtime.connectors.sinks import SinkSpec, files, make_sink
+from mixedmode.runtime.connectors.sinks import SinkSpec, folder_sink, make_sink
 from mixedmode.runtime.connectors.sources.live_inputs import LiveInput
 from mixedmode.runtime.connectors.sources.source_lanes import Lane
 from mixedmode.runtime.connectors.staging import StagedFile
@@ -301,7 +301,7 @@ def driver(folder: Path, shards: int, *, counted: bool = False) -> Iterator[Driv
     with ExitStack() as patched:
         if store is not None:
             filesystem = fs.PyFileSystem(store)
-            for module in (driver_runner, files):
+            for module in (driver_runner, folder_sink):
                 patched.enter_context(mock.patch.object(module, "resolve", lambda path: (filesystem, path)))
         running = Driver(folder, shards, store)
         patched.enter_context(mock.patch.object(state_compactor, "compact_shards", running.tasks.compacted))

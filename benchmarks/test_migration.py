@@ -10,7 +10,7 @@ import mixedmode
 import pytest
 from dataset import Shape, dataset
 from mixedmode.runtime.operators.contract import KeyedOperator
-from mixedmode.state.backend.random_access import RocksDBKeyedState
+from mixedmode.state.backend.random_access import RandomAccessKeyedState
 from mixedmode.state.store.local_copy import LocalStateCache, LocalStateCopy
 from mixedmode.state.store.log import LogWriter
 from pyspark.sql import SparkSession
@@ -90,7 +90,7 @@ def stream_on(operator: KeyedOperator, migrated: Migrated, folder: Path) -> tupl
         debts, on_top, stalls = [debt(local_copy)], [], 0
         changed = list(zip(*encoded_keys(LIVE_EPOCHS * LIVE_KEYS), strict=True))
         for epoch in range(LIVE_EPOCHS):
-            state = RocksDBKeyedState(operator.registry, local_copy, ALL_GROUPS, 0)
+            state = RandomAccessKeyedState(operator.registry, local_copy, ALL_GROUPS, 0)
             totals = state.value_state("totals")
             for group, key in changed[epoch::LIVE_EPOCHS]:
                 state.set_current_key(group, key)

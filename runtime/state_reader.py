@@ -18,10 +18,10 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from ..errors import CheckpointError, CorruptStateError, MixedModeError, SetupError, UnknownStateError
 from ..state.keys.registry import StateRegistry, schema_from_json
@@ -43,9 +43,6 @@ from .tasks.state.scan_task import (
     struct_of,
 )
 from .tasks.state.variable_scans import scans_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 #: Newest checkpoints that a notebook's cell shows.
 _SHOWN_CHECKPOINTS = 20

@@ -92,13 +92,9 @@ class ExternalSorter:
         self._folder = SpillFolder(spill_dir)
         self._batches: list[pa.RecordBatch] = []
         self._runs: list[Run] = []
-        self._stats = SortStats()
+        #: What was done so far.
+        self.stats = SortStats()
         self._open = True
-
-    @property
-    def stats(self) -> SortStats:
-        """What was done so far."""
-        return self._stats
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take rows, in parts if they are more than the budget can hold; may write runs to disk."""
@@ -226,7 +222,7 @@ class ExternalSorter:
         return max(2, min(self._max_open_files, self.memory_bytes // 6 // largest))
 
     def _count(self, **more: int) -> None:
-        self._stats = replace(self._stats, **{name: getattr(self._stats, name) + more[name] for name in more})
+        self.stats = replace(self.stats, **{name: getattr(self.stats, name) + more[name] for name in more})
 
     def __enter__(self) -> ExternalSorter:
         return self

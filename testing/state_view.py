@@ -13,7 +13,7 @@ from ..runtime.operators.contract import ShardCounters
 from ..runtime.operators.processor.rows.row_reader import row_class
 from ..runtime.support.ids import EpochNumber
 from ..runtime.tasks.report import ShardReport
-from ..state.backend.random_access import RocksDBKeyedState
+from ..state.backend.random_access import RandomAccessKeyedState
 from ..state.backend.reader import ShardView
 from ..state.keys.key_space import TimerKind
 from ..state.keys.keygroups import ShardId, by_shard
@@ -121,17 +121,17 @@ class StateView:
             self._write(state, shard)
 
     @contextmanager
-    def _at(self, key: object) -> Iterator[tuple[RocksDBKeyedState, ShardId]]:
+    def _at(self, key: object) -> Iterator[tuple[RandomAccessKeyedState, ShardId]]:
         group, encoded = self.stage.identify(key)
         stage = self.job.state.stages[UID]
         number = next(n for n, shard in by_shard(stage.shards) if group in shard.manifest.key_groups)
         manifest = stage.shards[number].manifest
         local_copy = self.job.here.local_copy(UID, number, manifest)
-        state = RocksDBKeyedState(stage.operator.registry, local_copy, manifest.key_groups, self.now_ms)
+        state = RandomAccessKeyedState(stage.operator.registry, local_copy, manifest.key_groups, self.now_ms)
         state.set_current_key(group, encoded)
         yield state, number
 
-    def _write(self, state: RocksDBKeyedState, number: ShardId) -> None:
+    def _write(self, state: RandomAccessKeyedState, number: ShardId) -> None:
         job, stage = self.job, self.job.state.stages[UID]
         pool, local = job.here.places(UID)
         job.state.epoch = EpochNumber(job.state.epoch + 1)  # files are of epochs

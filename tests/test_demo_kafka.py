@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Producer
 from mixedmode.testing import Harness
 from pyspark import cloudpickle
+from pyspark.sql import SparkSession
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 
@@ -25,7 +26,6 @@ from flights.screen import Screen
 
 if TYPE_CHECKING:
     from kafka_broker import Broker
-    from pyspark.sql import SparkSession
 
 
 @pytest.mark.kafka

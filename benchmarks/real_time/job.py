@@ -15,7 +15,9 @@ import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 _HERE = Path(__file__).resolve().parent
 sys.path += [str(_HERE.parent), str(_HERE.parents[1] / "tests")]
@@ -32,9 +34,6 @@ from options import Options, from_command_line  # noqa: E402
 from pyspark import cloudpickle  # noqa: E402
 from pyspark.sql import Row as SparkRow  # noqa: E402
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle  # noqa: E402
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SHARDS, PARTITIONS = 2, 2
 #: The first rows find cold code.

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from pyspark.sql.types import StructType
 
-from ...errors import PlanError
+from ...errors import PlanError, not_supported
 from ..stages.keys import Keys
 from ..stages.processor import TWS
 from ..stages.processor_rows import ProcessorRows, rows_of_two
@@ -57,9 +57,8 @@ class MixedCogroupedData(ProcessorMethods[Frame]):
 
 
 def _no_whole_groups(method: str, instead: str) -> PlanError:
-    return PlanError(
+    return not_supported(
         f"{method} behind cogroup is not supported, as on Spark's streams: it needs all rows of a key at once; use"
         f" {instead}, whose handleInputRows(key, left, right, timerValues) gets those that are there, and keep in its"
-        " state what waits",
-        code="MIXEDMODE_NOT_SUPPORTED",
+        " state what waits"
     )

@@ -10,7 +10,7 @@ from pyspark.sql import GroupedData as SparkGroupedData
 from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType, StructType
 
-from ...errors import PlanError
+from ...errors import PlanError, not_supported
 from ...runtime.catalyst.columns import quoted as quoted_name
 from ...runtime.catalyst.star_columns import starred
 from ...runtime.operators.aggregate.grouping import GroupingSets
@@ -189,15 +189,11 @@ class MixedGroupedData(ProcessorMethods[Frame]):
         if what != "pivot":
             self._own.check_distinct(what)
         if self._pivot is not None:
-            raise PlanError(
-                f"{what} is not supported after pivot, as in Spark; only aggregates are: use agg",
-                code="MIXEDMODE_NOT_SUPPORTED",
-            )
+            raise not_supported(f"{what} is not supported after pivot, as in Spark; only aggregates are: use agg")
         if self._grouping is not None:
-            raise PlanError(
+            raise not_supported(
                 f"{what} is not supported after {self._grouping.method}, as in Spark: a row is in several groups there;"
-                " use groupBy, or agg",
-                code="MIXEDMODE_NOT_SUPPORTED",
+                " use groupBy, or agg"
             )
 
     def _numeric(self, what: str, function: Callable[[Column], Column], cols: tuple[str, ...]) -> Frame:
@@ -253,25 +249,18 @@ class MixedGroupedData(ProcessorMethods[Frame]):
 
     def applyInPandas(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Not supported: raises an error.  Use :meth:`transformWithState` or :meth:`agg`."""
-        raise PlanError(
+        raise not_supported(
             "applyInPandas is not supported: it needs all rows of a key at once, which a stream never has; use"
-            " transformWithState or agg",
-            code="MIXEDMODE_NOT_SUPPORTED",
+            " transformWithState or agg"
         )
 
     def apply(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Not supported: raises an error.  Use :meth:`transformWithState` or :meth:`agg`."""
-        raise PlanError(
-            "apply is not supported, as applyInPandas is not; use transformWithState or agg",
-            code="MIXEDMODE_NOT_SUPPORTED",
-        )
+        raise not_supported("apply is not supported, as applyInPandas is not; use transformWithState or agg")
 
     def applyInArrow(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Not supported: raises an error.  Use :meth:`transformWithState` or :meth:`agg`."""
-        raise PlanError(
-            "applyInArrow is not supported, as applyInPandas is not; use transformWithState or agg",
-            code="MIXEDMODE_NOT_SUPPORTED",
-        )
+        raise not_supported("applyInArrow is not supported, as applyInPandas is not; use transformWithState or agg")
 
 
 def _aggregates(exprs: tuple[Column | dict[str, str], ...]) -> list[Column] | dict[str, str]:

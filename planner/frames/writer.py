@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from ...errors import OptionError, PlanError
+from ...errors import OptionError, PlanError, not_supported
 from ...runtime.checkpoints.store import has_checkpoint
 from ...runtime.connectors.sinks.foreach_rows import RowByRow
 from ...runtime.query import MixedQuery, start_query
@@ -152,10 +152,9 @@ class MixedStreamWriter:
             raise PlanError(f"trigger takes exactly one of its arguments, got {', '.join(chosen) or 'none'}")
         name, value = next(iter(chosen.items()))
         if name == "continuous":
-            raise PlanError(
+            raise not_supported(
                 f"trigger({name}=…) is not supported: such queries have no micro-batches to run a keyed stage on; use"
-                " processingTime or availableNow",
-                code="MIXEDMODE_NOT_SUPPORTED",
+                " processingTime or availableNow"
             )
         if name in ("once", "availableNow") and value is not True:
             raise PlanError(f"trigger({name}={value!r}) is not allowed; {name} can only be True")
@@ -192,9 +191,7 @@ class MixedStreamWriter:
 
     def clusterBy(self, *cols: Any) -> NoReturn:
         """Not supported: raises an error."""
-        raise PlanError(
-            "clusterBy is not supported; write the layout yourself in foreachBatch", code="MIXEDMODE_NOT_SUPPORTED"
-        )
+        raise not_supported("clusterBy is not supported; write the layout yourself in foreachBatch")
 
     def foreach(self, f: Any) -> MixedStreamWriter:
         """Calls a function of a row, or an object with ``process(row)``, for each row in Spark's tasks.

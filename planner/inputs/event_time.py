@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType, TimestampNTZType, TimestampType
 
-from ...errors import PlanError
+from ...errors import PlanError, not_supported
 from ...runtime.catalyst.columns import quoted, time_us_sql
 from ...runtime.catalyst.spark_expressions import items
 from ...runtime.catalyst.spark_joins import with_metadata
@@ -165,10 +165,9 @@ def is_compatible(spark: SparkSession) -> bool:
 def check_not_redefined(watermark: Watermark | None, column: str, spark: SparkSession) -> None:
     """Raise PlanError if the rows of a source, which have this watermark, are to have one of another column."""
     if watermark is not None and watermark.label != column and not is_compatible(spark):
-        raise PlanError(
+        raise not_supported(
             f"withWatermark({column!r}): the rows have a watermark of column {watermark.label} already, and redefining"
-            " it is disallowed, as in Spark; call withWatermark once, with the column that windows and timers go by",
-            code="MIXEDMODE_NOT_SUPPORTED",
+            " it is disallowed, as in Spark; call withWatermark once, with the column that windows and timers go by"
         )
 
 
@@ -188,8 +187,7 @@ def check_one_event_time(template: DataFrame, what: str, among: Sequence[str] | 
         and one.metadata().contains(EVENT_TIME_MARK)
     }
     if len(found) > 1 and not is_compatible(template.sparkSession):
-        raise PlanError(
+        raise not_supported(
             f"{what}: more than one event time column is available, {' and '.join(found.values())}, as in Spark; select"
-            f" one of them, or set {_ALLOW_MULTIPLE} to false, where the first one counts",
-            code="MIXEDMODE_NOT_SUPPORTED",
+            f" one of them, or set {_ALLOW_MULTIPLE} to false, where the first one counts"
         )

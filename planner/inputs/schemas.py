@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -104,17 +104,14 @@ def check_distinct_columns(name: str, schema: StructType, *, case_sensitive: boo
 
 def check_named_once(name: str, schema: StructType, *, case_sensitive: bool) -> None:
     """Raise if several columns have a name; that of a column that there is."""
-    alike = [field for field in schema.fieldNames() if field == name or (not case_sensitive and _alike(field, name))]
+    fold: Callable[[str], str] = str if case_sensitive else str.lower
+    alike = [field for field in schema.fieldNames() if fold(field) == fold(name)]
     if len(alike) > 1:
         raise PlanError(
             f"column {name} is ambiguous: {len(alike)} columns are called so; take it from the frame that was joined,"
             f" as in a['{name}'], or give the frame a name before the join, as in a.alias('a'), and use 'a.{name}'",
             code="MIXEDMODE_COLUMN_AMBIGUOUS",
         )
-
-
-def _alike(one: str, other: str) -> bool:
-    return one.lower() == other.lower()
 
 
 def check_distinct_fields(name: str, schema: StructType, *, case_sensitive: bool) -> None:

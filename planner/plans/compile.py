@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
-from ...errors import PlanError
 from ...runtime.catalyst.columns import columns_ddl
 from ...runtime.catalyst.spark_plans import size_bytes
 from ...runtime.catalyst.spark_session import session_settings
-from ...runtime.catalyst.types.spark_durations import duration_ms
 from ...runtime.connectors.late_rows import LateRows
 from ...runtime.connectors.sinks import Sink
 from ...runtime.connectors.sources.live_query import delivers_one_batch
@@ -39,7 +36,7 @@ from .output.sink_request import (
 from .phases import plan_phases
 from .plan import ExecutionPlan
 from .plan_parts import source_plans, stage_plans
-from .real_time.interval import real_time_ms
+from .real_time.interval import check_interval, real_time_ms
 from .real_time.real_time_plan import RealTime, RealTimeJob, check_rows, plan_real_time
 from .spark_settings import check_watermark_policy, fires_without_rows
 from .timer_order import resolve_timers
@@ -68,7 +65,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     )
     spark = stage.inputs.spark
     resolved = resolve_options(session_layer(session_settings(spark)), file, explicit)
-    _check_trigger(spark, request.trigger)
+    check_interval(spark, request.trigger)
     epoch_ms = real_time_ms(spark, request.trigger)
     format = sink_format(spark, request)
     check_names(spark, request, format)
@@ -206,20 +203,6 @@ def _begin_refused(graph: StageGraph) -> str | None:
         if part.seam is not None and part.seam.refusal is not None:
             return f"history and {part.name} do not fit together: {part.seam.refusal}. {part.seam.hint}"
     return None
-
-
-def _check_trigger(spark: SparkSession, trigger: dict[str, Any]) -> None:
-    interval = trigger.get("processingTime")
-    if interval is None:
-        return
-    try:
-        interval_ms = duration_ms(spark, interval)
-    except ValueError as error:
-        raise PlanError(
-            f"trigger(processingTime={interval!r}) is not a duration ({error}); use for example '5 seconds'"
-        ) from error
-    if interval_ms < 0:
-        raise PlanError(f"trigger(processingTime={interval!r}) is negative; use '0 seconds' or more")
 
 
 def _bytes_per_shard(graph: StageGraph, specs: Sequence[StageSpec], settings: Settings) -> int | None:

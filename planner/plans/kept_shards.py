@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 
 from ...runtime.catalyst.columns import holds_floats
 from ...runtime.catalyst.spark_buckets import hash_partitioned
@@ -28,8 +29,6 @@ from ..stages.output_transform import rows_of_the_stage
 from ..stages.stage import ANY_EPOCH
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from ..stages.stage import KeyedStage
 
 #: Shards of the job that Spark is asked about; all numbers that are possible give the same plan.

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ...errors import PlanError
+from ...errors import PlanError, not_supported
 from ...runtime.catalyst.spark_expressions import as_column, attribute, class_name, constant, items, tree
 from ...runtime.catalyst.spark_plans import frame_of
 from ...runtime.catalyst.sql_statements import (
@@ -87,10 +87,9 @@ def translated(statement: DataFrame) -> Any:
     frame = _under_names(rows.frame, [str(one.name()) for one in items(plan.output())])
     for field, said in zip(frame.schema.fields, statement.schema.fields, strict=True):
         if not same_type(field.dataType, said.dataType):
-            raise PlanError(
+            raise not_supported(
                 f"the statement is refused: its column {said.name} is of type {said.dataType.simpleString()}, that of"
-                f" the calls of {field.dataType.simpleString()}",
-                code="MIXEDMODE_NOT_SUPPORTED",
+                f" the calls of {field.dataType.simpleString()}"
             )
     return frame
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pyspark.errors import AnalysisException
 
-from ...errors import PlanError
+from ...errors import PlanError, not_supported
 from ...runtime.catalyst.columns import holds_floats
 from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.catalyst.struct_fields import known_again
@@ -61,10 +61,9 @@ def plan_dedup(rows: StageInput, subset: Any, method: Method) -> KeyedStage:
     for field in schema.fields:
         column_type(field, f"the input of {method}")
     if method == "dropDuplicatesWithinWatermark" and watermark is None:
-        raise PlanError(
+        raise not_supported(
             "dropDuplicatesWithinWatermark is not supported without a watermark, as in Spark: its delay is how long a"
-            " key is remembered; call withWatermark('<event time>', '<delay>') before, or use dropDuplicates",
-            code="MIXEDMODE_NOT_SUPPORTED",
+            " key is remembered; call withWatermark('<event time>', '<delay>') before, or use dropDuplicates"
         )
     retention = _retention(rows, keys, method)
     operator_class = DedupWithinWatermarkOperator if method == "dropDuplicatesWithinWatermark" else DedupOperator

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark import cloudpickle
 
-from ...errors import PlanError
+from ...errors import invalid_processor
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.keyed.keyed_input import KeyedInput
 from ...runtime.operators.processor.group_state.operator import TIME_MODES, GroupStateOperator
@@ -40,27 +40,19 @@ def plan_group_state(
     usable = "append or update"
     mode = check_output_mode(output_mode, f"outputMode of {METHOD}", usable)
     if mode == "complete":
-        raise PlanError(
-            f"outputMode complete of {METHOD} is not supported, as in Spark; use {usable}",
-            code="MIXEDMODE_PROCESSOR_INVALID",
-        )
+        raise invalid_processor(f"outputMode complete of {METHOD} is not supported, as in Spark; use {usable}")
     if timeout not in TIME_MODES:
-        raise PlanError(
-            f"timeoutConf is {timeout!r}; use GroupStateTimeout.{', .'.join(TIME_MODES)}",
-            code="MIXEDMODE_PROCESSOR_INVALID",
-        )
+        raise invalid_processor(f"timeoutConf is {timeout!r}; use GroupStateTimeout.{', .'.join(TIME_MODES)}")
     watermark = rows.watermark
     if TIME_MODES[timeout] == "eventTime" and watermark is None:
-        raise PlanError(
+        raise invalid_processor(
             f"timeoutConf {timeout} needs an event time; call withWatermark('<column>', '<delay>') before groupBy, or"
-            " use ProcessingTimeTimeout or NoTimeout",
-            code="MIXEDMODE_PROCESSOR_INVALID",
+            " use ProcessingTimeTimeout or NoTimeout"
         )
     if keys.has_session:
-        raise PlanError(
+        raise invalid_processor(
             f"a session window cannot be a key of {METHOD}: its extent depends on other rows; use agg, or keep the"
-            " session in the function's state",
-            code="MIXEDMODE_PROCESSOR_INVALID",
+            " session in the function's state"
         )
     columns = keys.as_columns(rows.inputs)
     event_time = None if watermark is None else watermark.event_time
@@ -68,10 +60,9 @@ def plan_group_state(
 
     def build(uid: str, output_mode: str, settings: Settings) -> KeyedOperator:
         if output_mode != mode:
-            raise PlanError(
+            raise invalid_processor(
                 f"outputMode {mode} of {METHOD} does not go with outputMode {output_mode} of the writer, as in Spark;"
-                " give both the same",
-                code="MIXEDMODE_PROCESSOR_INVALID",
+                " give both the same"
             )
         return GroupStateOperator(
             function,
@@ -97,25 +88,20 @@ def plan_group_state(
 
 def _check_function(function: Any) -> None:
     if not callable(function):
-        raise PlanError(
-            f"func must be a function of key, frames and state, got {type(function).__name__}",
-            code="MIXEDMODE_PROCESSOR_INVALID",
-        )
+        raise invalid_processor(f"func must be a function of key, frames and state, got {type(function).__name__}")
     name = getattr(function, "__name__", type(function).__name__)
     try:
         inspect.signature(function).bind(None, None, None)
     except TypeError as error:
-        raise PlanError(
-            f"func {name} is called with key, frames and state, which it does not take: {error}",
-            code="MIXEDMODE_PROCESSOR_INVALID",
+        raise invalid_processor(
+            f"func {name} is called with key, frames and state, which it does not take: {error}"
         ) from error
     except ValueError:  # what is not written in Python may not tell
         pass
     try:
         cloudpickle.dumps(function)
     except Exception as error:  # whatever __reduce__ of what it refers to raises
-        raise PlanError(
+        raise invalid_processor(
             f"func {name} cannot be sent to the tasks ({error}); make what cannot be pickled (connections, say) inside"
-            " it",
-            code="MIXEDMODE_PROCESSOR_INVALID",
+            " it"
         ) from error

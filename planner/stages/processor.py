@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
-from ...errors import PlanError
+from ...errors import invalid_processor
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.keyed.keyed_input import KeyedInput
 from ...runtime.operators.processor.cogroup.cogroup_form import Cogrouped
@@ -66,18 +66,16 @@ def plan_processor(
     times = time_mode_of(time_mode)
     watermark = rows.watermark
     if times == "eventTime" and watermark is None:
-        raise PlanError(
+        raise invalid_processor(
             f"timeMode eventTime needs an event time; call withWatermark('<column>', '<delay>') before groupBy"
-            f"{'' if rows.sides is None else ' of one side, or of both'}, or use timeMode processingTime or none",
-            code="MIXEDMODE_PROCESSOR_INVALID",
+            f"{'' if rows.sides is None else ' of one side, or of both'}, or use timeMode processingTime or none"
         )
     if event_time_column:
         _check_event_time_column(event_time_column, output_schema)
         if watermark is None and all(stage.watermark is None for stage in stages_of(rows.inputs)):
-            raise PlanError(
+            raise invalid_processor(
                 f"eventTimeColumnName {event_time_column!r} of {method} needs a watermark, as in Spark; call"
-                " withWatermark('<column>', '<delay>') before groupBy, or leave the column's name out",
-                code="MIXEDMODE_PROCESSOR_INVALID",
+                " withWatermark('<column>', '<delay>') before groupBy, or leave the column's name out"
             )
     initial = None if initial_state is None else _initial_state(initial_state, rows.key_schema)
     event_time = None if watermark is None else watermark.event_time
@@ -121,33 +119,29 @@ def plan_processor(
 def check_processor(processor: Any, inputs: int) -> None:
     """Raise PlanError unless this is a processor of so many inputs that can be sent to the tasks."""
     if isinstance(processor, type) and issubclass(processor, StatefulProcessor):
-        raise PlanError(
-            f"statefulProcessor is the class {processor.__name__}; give an instance, {processor.__name__}()",
-            code="MIXEDMODE_PROCESSOR_INVALID",
+        raise invalid_processor(
+            f"statefulProcessor is the class {processor.__name__}; give an instance, {processor.__name__}()"
         )
     if not isinstance(processor, StatefulProcessor):
-        raise PlanError(
-            f"statefulProcessor must be a pyspark.sql.streaming.StatefulProcessor, got {type(processor).__name__}",
-            code="MIXEDMODE_PROCESSOR_INVALID",
+        raise invalid_processor(
+            f"statefulProcessor must be a pyspark.sql.streaming.StatefulProcessor, got {type(processor).__name__}"
         )
     name = type(processor).__name__
     for callback, keywords in _KEYWORD_CALLBACKS.items():
         try:
             inspect.signature(getattr(processor, callback)).bind(**dict.fromkeys(keywords))
         except TypeError as error:
-            raise PlanError(
+            raise invalid_processor(
                 f"{name}.{callback} is called with keywords {', '.join(keywords)}, which it does not take: {error};"
-                " name its parameters so",
-                code="MIXEDMODE_PROCESSOR_INVALID",
+                " name its parameters so"
             ) from error
     _check_rows_handler(processor, name, inputs)
     try:
         cloudpickle.dumps(processor)
     except Exception as error:  # whatever the processor's own __reduce__ raises
-        raise PlanError(
+        raise invalid_processor(
             f"{name} cannot be sent to the tasks ({error}); make what cannot be pickled (connections, say) in the first"
-            " handler that needs it: init() also runs in the driver, at each start()",
-            code="MIXEDMODE_PROCESSOR_INVALID",
+            " handler that needs it: init() also runs in the driver, at each start()"
         ) from error
 
 
@@ -160,17 +154,15 @@ def _check_rows_handler(processor: StatefulProcessor, name: str, inputs: int) ->
         f" ({name}.handleInputRows{inspect.signature(processor.handleInputRows)})"
     )
     if not _takes(processor.handleInputRows, _ROWS_ARGUMENTS[3 - inputs]):
-        raise PlanError(f"{message}; give it these parameters", code="MIXEDMODE_PROCESSOR_INVALID")
+        raise invalid_processor(f"{message}; give it these parameters")
     if inputs == 1:
-        raise PlanError(
+        raise invalid_processor(
             f"{message}: it is a processor of two inputs; group both and bring them together, as in"
-            " a.groupBy(…).cogroup(b.groupBy(…)).transformWithState(…)",
-            code="MIXEDMODE_PROCESSOR_INVALID",
+            " a.groupBy(…).cogroup(b.groupBy(…)).transformWithState(…)"
         )
-    raise PlanError(
+    raise invalid_processor(
         f"{message}: it is a processor of one input; behind cogroup it gets two iterators, of the left side's rows and"
-        " of the right side's",
-        code="MIXEDMODE_PROCESSOR_INVALID",
+        " of the right side's"
     )
 
 
@@ -181,10 +173,9 @@ def check_block_handler(processor: Any, has_initial_state: bool, in_pandas: bool
         return False
     name = type(processor).__name__
     if not _takes(handler, ("block", "timerValues")):
-        raise PlanError(
+        raise invalid_processor(
             f"{name}.{BLOCK_HANDLER} is called with block, timerValues, which it does not take"
-            f" ({name}.{BLOCK_HANDLER}{inspect.signature(handler)}); give it these parameters",
-            code="MIXEDMODE_PROCESSOR_INVALID",
+            f" ({name}.{BLOCK_HANDLER}{inspect.signature(handler)}); give it these parameters"
         )
     for is_so, what in (
         (in_pandas, TWS_IN_PANDAS),
@@ -192,10 +183,9 @@ def check_block_handler(processor: Any, has_initial_state: bool, in_pandas: bool
         (has_initial_state, "initialState"),
     ):
         if is_so:
-            raise PlanError(
+            raise invalid_processor(
                 f"{name} defines {BLOCK_HANDLER}, which {what} does not know; use {TWS} with one input and without"
-                " initial state, or take the handler away",
-                code="MIXEDMODE_PROCESSOR_INVALID",
+                " initial state, or take the handler away"
             )
     return True
 
@@ -203,11 +193,10 @@ def check_block_handler(processor: Any, has_initial_state: bool, in_pandas: bool
 def check_block_order(processor: Any, time_mode: str, settings: Settings) -> None:
     """Raise PlanError if timers would fire between the rows of a key, of which a block has all."""
     if time_mode == "eventTime" and settings.timers == "in-order":
-        raise PlanError(
+        raise invalid_processor(
             f"{type(processor).__name__} gets many keys at once, by {BLOCK_HANDLER}, and pipeline.timers is"
             " in-order, under which timers fire between the rows of a key; set pipeline.timers to after-rows, or"
-            f" take {BLOCK_HANDLER} away: handleInputRows gets each event time of a key by itself",
-            code="MIXEDMODE_PROCESSOR_INVALID",
+            f" take {BLOCK_HANDLER} away: handleInputRows gets each event time of a key by itself"
         )
 
 
@@ -234,14 +223,12 @@ def check_coordinator(coordinator: Any, processor: StatefulProcessor) -> None:
     if coordinator is None:
         return
     if isinstance(coordinator, type) and issubclass(coordinator, OperatorCoordinator):
-        raise PlanError(
-            f"coordinator is the class {coordinator.__name__}; give an instance, {coordinator.__name__}()",
-            code="MIXEDMODE_PROCESSOR_INVALID",
+        raise invalid_processor(
+            f"coordinator is the class {coordinator.__name__}; give an instance, {coordinator.__name__}()"
         )
     if not isinstance(coordinator, OperatorCoordinator):
-        raise PlanError(
-            f"coordinator must be a mixedmode.OperatorCoordinator, got {type(coordinator).__name__}",
-            code="MIXEDMODE_PROCESSOR_INVALID",
+        raise invalid_processor(
+            f"coordinator must be a mixedmode.OperatorCoordinator, got {type(coordinator).__name__}"
         )
     types_by_name(coordinator.eventTypes, type(coordinator).__name__)
 
@@ -250,9 +237,7 @@ def time_mode_of(value: Any) -> TimeMode:
     """The time mode that an argument gives, in any case."""
     mode = _TIME_MODES.get(value.strip().lower()) if isinstance(value, str) else None
     if mode is None:
-        raise PlanError(
-            f"timeMode is {value!r}; use none, processingTime or eventTime", code="MIXEDMODE_PROCESSOR_INVALID"
-        )
+        raise invalid_processor(f"timeMode is {value!r}; use none, processingTime or eventTime")
     return mode
 
 
@@ -267,32 +252,27 @@ def _initial_state(initial: Any, keys: StructType) -> InitialState:
     """The initial state; its keys must have the types of the stage's keys."""
     refuse_connect(initial)
     if not isinstance(initial, GroupedData):
-        raise PlanError(
-            f"initialState must be a grouped batch DataFrame (initial.groupBy('<key>')), got {type(initial).__name__}",
-            code="MIXEDMODE_PROCESSOR_INVALID",
+        raise invalid_processor(
+            f"initialState must be a grouped batch DataFrame (initial.groupBy('<key>')), got {type(initial).__name__}"
         )
     rows: DataFrame = initial._df
     if rows.isStreaming:
-        raise PlanError(
-            "initialState is a streaming DataFrame; it must be a batch one", code="MIXEDMODE_PROCESSOR_INVALID"
-        )
+        raise invalid_processor("initialState is a streaming DataFrame; it must be a batch one")
     key_fields = initial.count().schema.fields[:-1]
     columns = []
     for field in key_fields:
         column = find_column(field.name, rows.schema, case_sensitive=False)
         if column is None or not same_type(rows.schema[column].dataType, field.dataType):
-            raise PlanError(
+            raise invalid_processor(
                 f"initialState is grouped by {field.name}, which is not one of its columns; add it with"
-                " withColumn first",
-                code="MIXEDMODE_PROCESSOR_INVALID",
+                " withColumn first"
             )
         columns.append(column)
     found = [field.dataType.simpleString() for field in key_fields]
     wanted = [field.dataType.simpleString() for field in keys.fields]
     if found != wanted:
-        raise PlanError(
+        raise invalid_processor(
             f"initialState is grouped by ({', '.join(found)}), the stage by ({', '.join(wanted)}); group both by"
-            " keys of the same types",
-            code="MIXEDMODE_PROCESSOR_INVALID",
+            " keys of the same types"
         )
     return InitialState(rows.schema, tuple(columns), rows)

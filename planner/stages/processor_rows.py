@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
-from ...errors import PlanError
+from ...errors import invalid_processor
 from ...runtime.catalyst.columns import columns_ddl
 from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.operators.join.columns import join_key_column
@@ -91,10 +91,9 @@ def _check_event_times(rows: StageInput, method: str) -> None:
 
 def _check_keys(keys: Keys, method: str) -> None:
     if keys.has_session:
-        raise PlanError(
+        raise invalid_processor(
             f"a session window cannot be a key of {method}: its extent depends on other rows; use agg, or keep"
-            " the session in the processor's state",
-            code="MIXEDMODE_PROCESSOR_INVALID",
+            " the session in the processor's state"
         )
 
 
@@ -106,19 +105,17 @@ def _side(rows: StageInput, keys: Keys) -> Side:
 def _common_keys(inputs: Inputs, left: StructType, right: StructType) -> StructType:
     """The left side's keys, in types that hold both sides' values."""
     if len(left.fields) != len(right.fields):
-        raise PlanError(
+        raise invalid_processor(
             f"{COGROUP}: the left side is grouped by {_said(left.fields)}, the right side by {_said(right.fields)};"
-            " group both by as many keys",
-            code="MIXEDMODE_PROCESSOR_INVALID",
+            " group both by as many keys"
         )
     found = []
     for place, (mine, theirs) in enumerate(zip(left.fields, right.fields, strict=True), 1):
         data_type = _common_type(inputs, mine, theirs)
         if data_type is None:
-            raise PlanError(
+            raise invalid_processor(
                 f"{COGROUP}: key {place} is {_said([mine])} on the left side and {_said([theirs])} on the right side,"
-                " and no type holds the values of both; cast one of them",
-                code="MIXEDMODE_PROCESSOR_INVALID",
+                " and no type holds the values of both; cast one of them"
             )
         check_key_type(mine.name, data_type)
         found.append(StructField(mine.name, data_type, mine.nullable or theirs.nullable))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...errors import PlanError
+from ...errors import PlanError, not_supported
 from ...runtime.protocols.rows_per_call import RowsPerCall
 from ...runtime.spec import Settings
 from ..options.values import format_rows_per_call
@@ -29,7 +29,7 @@ def rows_per_call(
         return None
     asked = f"{NAME} is {format_rows_per_call(cut)}"
     if whole_keys is not None:
-        raise PlanError(f"{asked}, but {spoken} {whole_keys}; leave the option unset", code="MIXEDMODE_NOT_SUPPORTED")
+        raise not_supported(f"{asked}, but {spoken} {whole_keys}; leave the option unset")
     if cut.span_ms is not None and event_time is None:
         raise PlanError(
             f"{asked}, a span of event time, but {spoken} has no event time; give a number of rows, such as 10000, or"

@@ -16,9 +16,9 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, TimestampType
 
@@ -33,13 +33,9 @@ from ..storage.filesystem import delete_quietly, exists, is_local_disk, list_fil
 from ..storage.folder_checks import check_folder
 from ..storage.spark_paths import spark_uri
 from ..support.ids import EpochNumber
-from .sinks.files import ParquetSink
+from .sinks.parquet import ParquetSink
 from .staging import StagedFile
 from .transaction import SinkTransaction
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 
 logger = logging.getLogger(__name__)
 

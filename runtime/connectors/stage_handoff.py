@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from ..catalyst.spark_buckets import hash_partitioned
@@ -21,9 +21,6 @@ from ..storage.filesystem import delete_quietly
 from .output_place import OutputPlace
 from .staging import StagedFile
 from .staging_folder import StagingFolder
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True)

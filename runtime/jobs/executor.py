@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pyarrow import fs
 from pyspark import cloudpickle
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from ...errors import MixedModeError
 from ...state.keys.keygroups import ShardId, all_shards
@@ -42,8 +43,6 @@ from .stage_epoch import NOT_PINNED, EpochRows, EpochRun, PinnedShards, StageEpo
 from .stage_jobs import StageJobs
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
-
     from ..operators.output_transform import OutputTransform
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
-from pyspark.sql.types import BooleanType, DateType, NumericType, TimestampNTZType, TimestampType
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import BooleanType, DateType, NumericType, StructType, TimestampNTZType, TimestampType
 
 from ..catalyst.spark_session import empty_frame
 from ..catalyst.types.arrow_types import arrow_schema
@@ -21,9 +22,6 @@ from ..scan.scan_plans import recognised_rows
 from .columnar_pass import check_calls
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
     from ..operators.contract import EpochSpec
 
 logger = logging.getLogger(__name__)
@@ -66,7 +64,7 @@ class FewPartials:
             if known is schema or known == schema:
                 return found
         try:
-            found = self._recognised(session(), schema, epoch)
+            found = self._taken(self._operator.prepare(empty_frame(session(), schema), epoch), schema, epoch)
         except (NotTakenError, AnalysisException) as error:  # the latter: the user's session knows what ours does not
             why = str(error).partition("\n")[0]
             logger.info("Spark aggregates the rows of stage %s also where they are few: %s", self._operator.uid, why)
@@ -93,9 +91,6 @@ class FewPartials:
         if found is None:
             raise NotTakenError("only Spark computes the hash of its keys")
         return arguments.of(frame), found
-
-    def _recognised(self, session: SparkSession, schema: StructType, epoch: EpochSpec) -> FewPartialRows | None:
-        return self._taken(self._operator.prepare(empty_frame(session, schema), epoch), schema, epoch)
 
     def _taken(self, prepared: DataFrame, schema: StructType, epoch: EpochSpec) -> FewPartialRows | None:
         operator = self._operator

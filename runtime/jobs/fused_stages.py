@@ -15,9 +15,9 @@ import json
 import logging
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from ...errors import MisplacedRowsError
@@ -35,9 +35,6 @@ from .prepared_jobs import PreparedJob
 from .shard_placement import PLACEMENT_COLUMN, ShardPlacement
 from .shuffle import HashExchange
 from .stage_epoch import StageEpoch, StageResult
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 logger = logging.getLogger(__name__)
 

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql import DataFrame, Row
+from pyspark.sql.types import StructType
 
 from ..catalyst.spark_observations import observed_metrics
 from ..catalyst.types.arrow_functions import mapped_in_arrow
@@ -29,9 +31,6 @@ from ..tasks.report import REPORT_SCHEMA, report_batch
 from ..tasks.shard.publish_task import typed_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
-    from pyspark.sql.types import StructType
-
     from ..operators.output_transform import OutputTransform
 
 

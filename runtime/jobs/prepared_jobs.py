@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
 
 from ..catalyst.prepared.prepared_logical_plan import PlanShape, PreparedLogicalPlan
@@ -21,8 +22,6 @@ from ..tasks.shard.shard_routing import ShardRouting
 from ..tasks.shard.shard_task import ShardTask
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
-
     from ..operators.contract import KeyedOperator
 
 #: More shapes of input than a stage has; what they keep of Spark's is let go then.

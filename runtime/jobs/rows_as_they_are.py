@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
 
 from ..catalyst.spark_cluster import aside
 from ..catalyst.spark_expressions import class_name, tree
@@ -22,8 +23,6 @@ from ..operators.aggregate.operator import AggregateOperator
 from ..tasks.scan.key_repetition import rows_per_key, sampled
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from ..operators.contract import KeyedOperator
 
 logger = logging.getLogger(__name__)

@@ -17,10 +17,10 @@ import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ...state.keys.keygroups import ShardId
@@ -28,9 +28,6 @@ from ..catalyst.prepared.placed_rows import PlacedNumbers
 from ..catalyst.spark_cluster import Executors
 from ..catalyst.spark_plans import executed_text
 from ..tasks.shard.shard_routing import ShardRouting
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 logger = logging.getLogger(__name__)
 

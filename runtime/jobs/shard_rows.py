@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..catalyst.columns import quoted
@@ -21,9 +21,6 @@ from ..tasks.shard.shard_task import ShardTask
 from .few_partials import FewPartials
 from .shard_placement import ShardPlacement
 from .shuffle import SHARD_COLUMN, exchanged_by_shard, with_key_group
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ...state.keys.keygroups import ShardId, is_power_of_two, shards_of_hash_partitions
@@ -41,8 +42,6 @@ from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ..tasks.shard.shard_routing import ShardRouting
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from ..operators.contract import KeyedOperator
 
 #: The column of the shard's number.

@@ -9,6 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from ...errors import WideSumError
 from ..catalyst.prepared.micro_batch import partitions_of
@@ -40,9 +42,6 @@ from .shuffle import (
 from .small_files import SmallFiles
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
     from ..operators.output_transform import OutputTransform
 
 logger = logging.getLogger(__name__)

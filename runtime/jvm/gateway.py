@@ -89,10 +89,16 @@ def scala_map(spark: SparkSession, entries: Mapping[str, str]) -> Any:
     return java_class(spark, "org.apache.spark.api.python.PythonUtils").toScalaMap(dict(entries))
 
 
-def java_array(spark: SparkSession, members: Sequence[Any]) -> Any:
-    """An array of Java objects."""
+def java_array(spark: SparkSession, members: Sequence[Any], of: str = "java.lang.Object") -> Any:
+    """An array of Java objects.
+
+    Args:
+        spark: the session.
+        members: what is in it.
+        of: the class that it is declared for.
+    """
     gateway: Any = spark.sparkContext._gateway
-    array = gateway.new_array(java_class(spark, "java.lang.Object"), len(members))
+    array = gateway.new_array(java_class(spark, of), len(members))
     for at, member in enumerate(members):
         array[at] = member
     return array
@@ -111,9 +117,7 @@ def is_instance(spark: SparkSession, value: Any, name: str) -> bool:
 
 def new(spark: SparkSession, found: Any) -> Any:
     """An object of a ``java.lang.Class`` that can be made of nothing."""
-    gateway: Any = spark.sparkContext._gateway
-    nothing = gateway.new_array(java_class(spark, "java.lang.Object"), 0)
-    return found.getConstructor(gateway.new_array(java_class(spark, "java.lang.Class"), 0)).newInstance(nothing)
+    return found.getDeclaredConstructor(java_array(spark, (), "java.lang.Class")).newInstance(java_array(spark, ()))
 
 
 def java_texts(spark: SparkSession, entries: Any) -> dict[str, str]:

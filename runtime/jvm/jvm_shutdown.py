@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import SparkSession
 
 from .gateway import java_class
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
 

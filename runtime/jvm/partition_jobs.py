@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame, Row
 from pyspark.util import inheritable_thread_target
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
 
 
 def collected_by_partition(

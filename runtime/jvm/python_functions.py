@@ -6,17 +6,15 @@ All but the pickled function is the same for all functions of an application, so
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql import SparkSession
+from pyspark.sql.types import DataType
 from pyspark.sql.udf import _wrap_function
 
 from .gateway import java_class
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.types import DataType
 
 #: By Spark context what was the same, under all that it is made of.
 _KNOWN: WeakKeyDictionary[Any, tuple[Any, _Common]] = WeakKeyDictionary()

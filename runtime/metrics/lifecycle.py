@@ -110,7 +110,7 @@ def task_rows(events: Iterable[TaskEvent]) -> list[tuple[str, ...]]:
         _grouped(events), key=lambda one: (_vertex(one.task), one.event, one.status, one.operator)
     ):
         same = list(group)
-        numbers = IndexSet.of(_index(one.task) for one in same)
+        numbers = IndexSet.of(int(one.task.rpartition("[")[2].rstrip("]")) for one in same)
         lines.append((_time(same[0].at_ms), f"{vertex}[{numbers}]", event, status, operator))
     return lines
 
@@ -132,10 +132,6 @@ def _grouped(events: Iterable[TaskEvent]) -> list[TaskEvent]:
 
 def _vertex(task: str) -> str:
     return task.rpartition("[")[0]
-
-
-def _index(task: str) -> int:
-    return int(task.rpartition("[")[2].rstrip("]"))
 
 
 def _columns(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

@@ -8,19 +8,17 @@ the rows of a key takes them in this order, and shows it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from ..catalyst.columns import event_time_us
 from ..support.arrow_columns import as_micros
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 #: Column of what one stage hands on to another, behind the stage's own, in ms.
 EMITTED_COLUMN = "__emitted_ms"

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from ...state.keys.keys import KeyCodec
@@ -26,9 +27,6 @@ from .columnar.cells import ShardCells
 from .columnar.record_codec import RecordCodec
 from .contract import EpochSpec, KeyedOperator, ShardContext
 from .emission_watermark import emitted_by_time
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 #: The one key that all rows have.
 _KEY_COLUMN = "__k0"

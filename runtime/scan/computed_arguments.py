@@ -6,10 +6,9 @@ A task that aggregates rows which cannot go back to Spark needs values of each o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType, _parse_datatype_json_string
 
 from ..catalyst.spark_expressions import (
@@ -27,9 +26,7 @@ from ..catalyst.spark_plans import analyzed, frame_of
 from ..catalyst.spark_session import empty_frame
 from ..jvm.gateway import scala_sequence
 from .parquet_scan import NotTakenError
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from .scan_plans import reading_plan
 
 _NAME = "__argument"
 #: Expressions that a task has as they are.
@@ -70,11 +67,8 @@ def computed_arguments(prepared: DataFrame, leaf: DataFrame) -> ComputedArgument
     Raises:
         NotTakenError: Spark does something else besides to the input.
     """
-    spark = prepared.sparkSession
-    try:
-        return _computed(spark, analyzed(prepared), leaf, prepared)
-    except (Py4JError, PySparkException) as error:
-        raise NotTakenError(f"Spark's plan cannot be read: {str(error).splitlines()[0]}") from error
+    with reading_plan():
+        return _computed(prepared.sparkSession, analyzed(prepared), leaf, prepared)
 
 
 def _computed(spark: SparkSession, plan: Any, leaf: DataFrame, prepared: DataFrame) -> ComputedArguments:

@@ -7,11 +7,10 @@ of them is not taken.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType
 
 from ..catalyst.spark_expressions import class_name, items, with_attributes, without_alias
@@ -22,10 +21,7 @@ from .expressions import functions  # noqa: F401  they are there wherever rows a
 from .expressions.output_translations import output_translator
 from .expressions.values import Batch, Value, all_of, filtered
 from .parquet_scan import NotTakenError, is_scannable
-from .scan_plans import columns_below, legacy_settings
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from .scan_plans import columns_below, legacy_settings, reading_plan
 
 #: Whether ``to_json`` leaves out fields that are null.
 _IGNORE_NULLS = "spark.sql.jsonGenerator.ignoreNullFields"
@@ -77,11 +73,8 @@ def output_rows(frame: DataFrame, leaf: DataFrame) -> OutputRows:
     Raises:
         NotTakenError: it is not known how; says why.
     """
-    spark = frame.sparkSession
-    try:
-        return _recognised(spark, analyzed(frame), analyzed(leaf))
-    except (Py4JError, PySparkException) as error:
-        raise NotTakenError(f"Spark's plan cannot be read: {str(error).splitlines()[0]}") from error
+    with reading_plan():
+        return _recognised(frame.sparkSession, analyzed(frame), analyzed(leaf))
 
 
 def _recognised(spark: SparkSession, plan: Any, leaf: Any) -> OutputRows:

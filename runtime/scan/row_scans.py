@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from ..catalyst.prepared.micro_batch import plan_behind
 from ..catalyst.spark_expressions import class_name, constant, items, with_attributes, without_alias
@@ -23,10 +22,7 @@ from ..spark_io.file_numbers import ReadFile, listed_files
 from .expression_reader import ExpressionReader
 from .expressions.values import Value, all_of
 from .parquet_scan import NotTakenError, ParquetScan
-from .scan_plans import check_relation, relation_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from .scan_plans import check_relation, reading_plan, relation_of
 
 _LOCAL = re.compile("^file:/+")
 #: Types of keys besides small decimals.
@@ -71,11 +67,8 @@ def recognised_rows(
     Raises:
         NotTakenError: it is not known to be the same; says why.
     """
-    spark = frame.sparkSession
-    try:
-        return _recognised(spark, analyzed(frame), wanted, keys, constants, lists)
-    except (Py4JError, PySparkException) as error:
-        raise NotTakenError(f"Spark's plan cannot be read: {str(error).splitlines()[0]}") from error
+    with reading_plan():
+        return _recognised(frame.sparkSession, analyzed(frame), wanted, keys, constants, lists)
 
 
 def recognised_micro_batch(batch: DataFrame, wanted: Sequence[str]) -> RecognisedRows:
@@ -88,13 +81,11 @@ def recognised_micro_batch(batch: DataFrame, wanted: Sequence[str]) -> Recognise
     Raises:
         NotTakenError: as of :func:`recognised_rows`.
     """
-    try:
+    with reading_plan():
         plan = plan_behind(analyzed(batch))
         if plan is None:
             raise NotTakenError("nobody knows what the micro-batch is made of")
         found = _recognised(batch.sparkSession, plan, wanted, (), (), lists=False)
-    except (Py4JError, PySparkException) as error:
-        raise NotTakenError(f"Spark's plan cannot be read: {str(error).splitlines()[0]}") from error
     if found.condition is not None:
         raise NotTakenError("not all rows are wanted")
     return found

@@ -7,14 +7,17 @@ has made something else of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from ..catalyst.prepared.micro_batch import plan_behind
 from ..catalyst.spark_expressions import class_name, items, with_attributes, without_alias
@@ -27,10 +30,6 @@ from .parquet_scan import NotTakenError, ParquetScan
 from .partial_calls import PartialCall
 from .partial_scans import PartialScan, RecognisedScan, ScanKey
 from .partition_values import files_with_values
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 _FORMAT = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
 _LISTINGS = ("InMemoryFileIndex", "CatalogFileIndex")
@@ -66,10 +65,8 @@ def check_source(frame: DataFrame, least_bytes: int = 0) -> None:
     Raises:
         NotTakenError: it is not.
     """
-    try:
+    with reading_plan():
         check_relation(frame.sparkSession, relation_of(analyzed(frame)), least_bytes)
-    except (Py4JError, PySparkException) as error:
-        raise NotTakenError(f"Spark's plan cannot be read: {str(error).splitlines()[0]}") from error
 
 
 def recognised(prepared: DataFrame, texts: Mapping[str, str], float_sums: str) -> RecognisedScan:
@@ -83,10 +80,23 @@ def recognised(prepared: DataFrame, texts: Mapping[str, str], float_sums: str) -
     Raises:
         NotTakenError: it is not known to be the same; says why.
     """
-    spark = prepared.sparkSession
+    with reading_plan():
+        return _recognised(prepared.sparkSession, analyzed(prepared), texts, float_sums)
+
+
+@contextmanager
+def reading_plan(*more: type[Exception]) -> Iterator[None]:
+    """Where a plan of Spark's cannot be read in here, Spark takes the rows itself.
+
+    Args:
+        more: what else than Spark's own errors says so.
+
+    Raises:
+        NotTakenError: it cannot.
+    """
     try:
-        return _recognised(spark, analyzed(prepared), texts, float_sums)
-    except (Py4JError, PySparkException) as error:
+        yield
+    except (Py4JError, PySparkException, *more) as error:
         raise NotTakenError(f"Spark's plan cannot be read: {str(error).splitlines()[0]}") from error
 
 
@@ -105,7 +115,7 @@ def recognised_rows(prepared: DataFrame, schema: StructType, texts: Mapping[str,
     types = {field.name: field.dataType for field in schema.fields}
     if len(set(map(str.lower, types))) < len(schema.fields):
         raise NotTakenError("two columns have the same name")
-    try:
+    with reading_plan(ValueError):
         plan = analyzed(prepared)
         aggregate = _aggregate_of(plan)
         (leaf,) = leaves(plan)
@@ -113,8 +123,6 @@ def recognised_rows(prepared: DataFrame, schema: StructType, texts: Mapping[str,
         # The rows have an order, in which sums are rounded as Spark rounds them.
         reader = ExpressionReader(leaf, types, {}, "fast")
         keys, calls, condition = _computed(spark, plan, known, conditions, reader, texts)
-    except (Py4JError, PySparkException, ValueError) as error:
-        raise NotTakenError(f"Spark's plan cannot be read: {str(error).splitlines()[0]}") from error
     return _partials(reader, keys, calls, condition)
 
 

@@ -8,15 +8,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from ...errors import PlanError
 from .spark_kafka import PREFIX, TopicClient, TopicRange
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
 

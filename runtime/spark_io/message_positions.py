@@ -9,17 +9,15 @@ column of its own which of them it keeps: they are dropped when they have been c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..catalyst.spark_expressions import as_column, class_name, items, tree, with_children
 from ..catalyst.spark_plans import analyzed, contains, frame_of
 from ..jvm.gateway import is_instance, java_class, scala_sequence
 from .spark_sources import PlannedSource
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 #: Columns of the position of a row's message.
 PARTITION_COLUMN, OFFSET_COLUMN = "__partition", "__offset"

@@ -26,7 +26,7 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from ..catalyst.spark_expressions import class_name, items
 from ..jvm.compiled_class import compiled_class
-from ..jvm.gateway import java_class, java_session
+from ..jvm.gateway import java_class, java_session, new
 
 OPTION = "spark.sql.streaming.checkpointFileManagerClass"
 _PACKAGE = "org.apache.spark.sql.execution.streaming"
@@ -99,11 +99,8 @@ def without_modes(spark: SparkSession, settings: Any) -> Any:
         spark: a session.
         settings: Hadoop's.
     """
-    gateway: Any = spark.sparkContext._gateway
     try:
-        kind = compiled_class(spark, _RAW, _RAW_SOURCE)
-        constructor = kind.getDeclaredConstructor(gateway.new_array(java_class(spark, "java.lang.Class"), 0))
-        found = constructor.newInstance(gateway.new_array(java_class(spark, "java.lang.Object"), 0))
+        found = new(spark, compiled_class(spark, _RAW, _RAW_SOURCE))
         found.initialize(java_class(spark, "java.net.URI").create("file:///"), settings)
     except (Py4JError, PySparkException, TypeError):  # another version of Spark
         return java_class(spark, "org.apache.hadoop.fs.FileSystem").getLocal(settings).getRaw()

@@ -27,7 +27,7 @@ from pyspark.sql.types import BooleanType, DataType, DoubleType, LongType, Strin
 
 from ..catalyst.spark_plans import analyzed, frame_of
 from ..catalyst.spark_session import cloned
-from ..jvm.gateway import java_class, java_session, java_type, scala_map
+from ..jvm.gateway import java_array, java_class, java_session, java_type, scala_map
 from ..jvm.log_levels import changed
 
 logger = logging.getLogger(__name__)
@@ -113,12 +113,12 @@ class ShownQuery:
         schema = StructType()
         for name, value in values.items():
             schema = schema.add(name, _type(value))
-        gateway: Any = self._spark.sparkContext._gateway
-        cells = gateway.new_array(java_class(self._spark, "java.lang.Object"), len(values))
-        for place, (value, field) in enumerate(zip(values.values(), schema, strict=True)):
-            cells[place] = json.dumps(value) if _is_nested(value) else _cell(self._spark, value, field.dataType)
+        cells = [
+            json.dumps(value) if isinstance(value, (dict, list)) else _cell(self._spark, value, field.dataType)
+            for value, field in zip(values.values(), schema, strict=True)
+        ]
         row = java_class(self._spark, "org.apache.spark.sql.catalyst.expressions.GenericRowWithSchema")
-        return row(cells, java_type(self._spark, schema))
+        return row(java_array(self._spark, cells), java_type(self._spark, schema))
 
     def wait(self) -> None:
         """Wait until it has ended, or Spark is gone."""
@@ -239,10 +239,6 @@ def _unreported_failures(spark: SparkSession) -> None:
                 root.addFilter(regex.createFilter(text, None, False, result.DENY, result.NEUTRAL))
     except GONE as gone:  # another version, or another log
         logger.debug("Spark's log tells of failed live sources: %s", gone)
-
-
-def _is_nested(value: Any) -> bool:
-    return isinstance(value, (dict, list))
 
 
 def _type(value: Any) -> DataType:

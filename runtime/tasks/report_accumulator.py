@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.accumulators import AccumulatorParam
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession
 
 #: The run of a job, and a report.
 _Entry = tuple[str, bytes]

@@ -1,8 +1,8 @@
 """The one contract of keyed state, whatever the backend: variables and timers of the current key.
 
 Two backends implement it: :class:`~.sorted_pass.BatchKeyedState` (keys in order, each once, one in memory at a time)
-and :class:`~.random_access.RocksDBKeyedState` (keys in any order over a local copy).  Same operations, same answers,
-same files.
+and :class:`~.random_access.RandomAccessKeyedState` (keys in any order over a local copy).  Same operations, same
+answers, same files.  ``tests/state/backend/test_keyed.py`` puts each through the contract.
 """
 
 from __future__ import annotations

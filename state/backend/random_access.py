@@ -1,4 +1,4 @@
-"""Keyed state over RocksDB: keys in any order, as often as needed.
+"""Keyed state of a streaming epoch: keys in any order, as often as needed, over a local copy.
 
 Reads come from the shard's local copy (state after the previous epoch) and from the overlay, this epoch's own writes,
 which are held back and written as one sorted change log at the end of the epoch, or as several while it runs.  Nothing
@@ -34,7 +34,7 @@ _FIRST_TIMER = bytes([FIRST_TIMER_SLOT])
 _CHUNK_ENTRIES = 4096
 
 
-class RocksDBKeyedState(KeyedState):
+class RandomAccessKeyedState(KeyedState):
     """Keyed state of one random-access epoch over a shard; ``local_copy`` is None in a fresh job."""
 
     def __init__(

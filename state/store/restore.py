@@ -1,9 +1,9 @@
 """Brings committed state files into a local copy's database, checking each.
 
-Tables are hard-linked next to the database and ingested (RocksDB takes the link over and never writes to it, so the
-file in the pool stays as it is); logs are applied as write batches.  A manifest that was put together from several
-shards may share files in which some key groups are stale.  Where such a stale part would hide newer data, the region is
-built in a database of its own and only its live entries are taken over.
+Tables are hard-linked next to the database and ingested (it takes the link over and never writes to it, so the file in
+the pool stays as it is); logs are applied as write batches.  A manifest that was put together from several shards may
+share files in which some key groups are stale.  Where such a stale part would hide newer data, the region is built in a
+database of its own and only its live entries are taken over.
 """
 
 from __future__ import annotations
@@ -15,15 +15,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from rocksdict import SstFileWriter
-
 from ...errors import CorruptStateError
 from ..keys.keygroups import KeyGroupRange
 from .database import LocalDatabase, StateBackend
 from .files import StateFile
 from .log import read_log
 from .pool import StatePool
-from .rocksdb import table_options
 from .state_manifest import StateManifest
 
 #: The first stored key of all and one beyond the last: key groups are two bytes.
@@ -71,7 +68,7 @@ class Restorer:
             paths.append(f"{self._folder}/{uuid.uuid4().hex}.sst")
             self.pool.fetch(file, paths[-1])
         try:
-            database.ingest(paths)
+            database.ingest_tables(paths)
         except Exception as error:
             where = ", ".join(self.pool.path(file.name) for file in files)
             kind = type(database.explained(error, "ingest tables"))
@@ -119,25 +116,10 @@ class Restorer:
         scratch = self._backend.open(f"{folder}/db")
         try:
             Restorer(self.pool, folder, self._backend).restore(scratch, StateManifest(region, files))
-            path = f"{self._folder}/{uuid.uuid4().hex}.sst"
-            if _write_live(scratch, region, path):
-                database.ingest([path])
+            database.ingest(scratch.scan(region.lower_bound, region.upper_bound))
         finally:
             scratch.close()
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _write_live(database: LocalDatabase, region: KeyGroupRange, path: str) -> bool:
-    writer: SstFileWriter | None = None
-    for key, value in database.scan(region.lower_bound, region.upper_bound):
-        if writer is None:
-            writer = SstFileWriter(table_options())
-            writer.open(path)
-        writer[key] = value
-    if writer is None:
-        return False
-    writer.finish()
-    return True
 
 
 def _must_cut(manifest: StateManifest) -> bool:

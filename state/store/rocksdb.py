@@ -13,8 +13,10 @@ their names say; the rules that the rest of the room relies on are here:
 from __future__ import annotations
 
 import os
+import uuid
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from rocksdict import (
@@ -25,6 +27,7 @@ from rocksdict import (
     Options,
     Rdict,
     ReadOptions,
+    SstFileWriter,
     WriteBatch,
     WriteOptions,
 )
@@ -105,10 +108,22 @@ class RocksDB(LocalDatabase):
             deque(map(changes.__setitem__, keys, values), maxlen=0)
         self.rdict.write(changes, _without_log())
 
-    def ingest(self, paths: list[str]) -> None:
+    def ingest_tables(self, paths: list[str]) -> None:
         options = IngestExternalFileOptions()
         options.set_move_files(True)
         self.rdict.ingest_external_file(paths, options)
+
+    def ingest(self, entries: Iterator[tuple[bytes, bytes]]) -> None:
+        first = next(entries, None)
+        if first is None:
+            return  # there are no tables without entries
+        path = f"{self._path}-{uuid.uuid4().hex}.sst"
+        writer = SstFileWriter(table_options())
+        writer.open(path)
+        for key, value in chain([first], entries):
+            writer[key] = value
+        writer.finish()
+        self.ingest_tables([path])
 
     def delete_range(self, lower: bytes, upper: bytes) -> None:
         self.rdict.delete_range(lower, upper)

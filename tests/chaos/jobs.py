@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mixedmode
 from plans import Plan
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 UID = "chaos"
 #: A quiet period of this length ends a session.

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import kafka_support
 from mixedmode import read
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _SEEN = "n long, total long, squares long"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from pyspark import cloudpickle
+from pyspark.sql import SparkSession
 
 # Shared with the driver scripts of the kill tests, which find it beside them.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -17,9 +17,6 @@ sys.path.extend(str(room) for room in Path(__file__).parent.iterdir() if room.is
 import refusing
 import support
 from driver_jvm import DriverJvm
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 # Spark's workers cannot import test modules: what they need of these travels with the pickle.
 cloudpickle.register_pickle_by_value(support)

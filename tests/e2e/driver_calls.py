@@ -24,12 +24,10 @@ def main(folder: Path) -> None:
 
     writer = support.counts(world.live(maxFilesPerTrigger="1")).writeStream.foreachBatch(note)
     options = {"execution.checkpointing.interval": "1 hour", "pipeline.parallelism": 2}
-    query = writer.options(checkpointLocation=str(world.checkpoints), **options).start()
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(writer.options(checkpointLocation=str(world.checkpoints), **options).start())
     for path in sorted((folder / "pending").glob("*.parquet")):
         path.rename(folder / "landing" / path.name)
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     os._exit(0)  # no need to wait for the JVM to say good-bye
 
 

@@ -18,9 +18,8 @@ from mixedmode.runtime.support.failpoints import VARIABLE
 
 
 def main(folder: Path, how: str, savepoint: str = "", failpoints: str = "") -> None:
-    spark = support.driver_session()
-    world = support.World(spark, folder)
-    history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
+    world = support.World(support.driver_session(), folder)
+    history = world.history()
     options: dict[str, Any] = {"execution.backlog.final-watermark": "observed"}
     if how == "rescale":  # as many as there were
         options["pipeline.parallelism"] = None

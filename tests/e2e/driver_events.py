@@ -27,7 +27,7 @@ def main(folder: Path, total: int) -> None:
     }
     spark = support.driver_session(os.environ["SESSIONS_MASTER"], settings)
     world = support.World(spark, folder)
-    history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
+    history = world.history()
     serialises_first = os.environ.get("SERIALISES") == "first"
     coordinator = numbering.Numbering(total, every_s=0.02, per_checkpoint=4, serialises_first=serialises_first)
     job = numbering.described(history, world.live(), coordinator)
@@ -40,8 +40,7 @@ def main(folder: Path, total: int) -> None:
             query.processAllAvailable()
         while coordinator.sent < total:
             query.processAllAvailable()
-        query.processAllAvailable()
-        query.stop()
+        support.finish(query)
         query.awaitTermination(1)
     except MixedModeError as error:
         print(f"failed: {error}", flush=True)

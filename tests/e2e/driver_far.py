@@ -19,7 +19,7 @@ import far_store
 import refusing
 import support
 from mixedmode import MixedQuery, RunListener, add_listener
-from mixedmode.runtime.connectors.sinks.files import ParquetSink
+from mixedmode.runtime.connectors.sinks.parquet import ParquetSink
 from pyspark import cloudpickle
 
 #: What the sink takes to show the rows of a checkpoint.
@@ -80,11 +80,11 @@ def main(folder: Path, life: str, savepoint: str = "") -> None:
     slow_down(is_slow)
     checkpoints = Checkpoints()
     add_listener(checkpoints)
-    history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
+    history = world.history()
     job = support.sessions(history, world.live(maxFilesPerTrigger="1"))
     far_store.move_away(folder / "far", is_slow)
     query = world.start(job, {"pipeline.parallelism": 1})  # each file is a handful of requests
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     complete, epoch = checkpoints.count, query.status["epoch"]
     if life != "last":
         is_slow.touch()

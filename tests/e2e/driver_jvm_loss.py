@@ -32,8 +32,7 @@ def main(folder: Path) -> None:
     events = support.stream_of(60, seed=3)
     world.land(events[:30])
     options = {"execution.checkpointing.interval": "1 hour", "pipeline.late-data.path": str(folder / "late")}
-    query = world.start(support.sessions(world.history(events), world.live()), options)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(support.sessions(world.history(events), world.live()), options))
     query.processAllAvailable()
     os.kill(spark.sparkContext._gateway.proc.pid, signal.SIGKILL)  # type: ignore[union-attr]
     calls: dict[str, Callable[[], Any]] = {

@@ -31,17 +31,15 @@ def die_with_the_first_message(broker: Broker, topic: str) -> None:
 def main(folder: Path, brokers: str, topic: str) -> None:
     if os.environ["TEST_LIFE"] != "small":
         send_lanes.ROWS_PER_LANE, sinks.ROWS_PER_TRANSACTION = 20, 9
-    spark = support.driver_session("local[2,3]")
-    world = support.World(spark, folder)
-    history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
+    world = support.World(support.driver_session("local[2,3]"), folder)
+    history = world.history()
     if os.environ["TEST_LIFE"] == "inside":
         threading.Thread(target=die_with_the_first_message, args=(Broker(brokers), topic), daemon=True).start()
     messages = support.sessions(history, world.live()).select("key", F.to_json(F.struct("*")).alias("value"))
     writer = messages.writeStream.format("kafka").option("kafka.bootstrap.servers", brokers).option("topic", topic)
     writer = writer.option("execution.backlog.final-watermark", "observed").option("pipeline.parallelism", 2)
     writer = writer.option("execution.checkpointing.interval", intervals.named("1 hour"))
-    query = writer.option("checkpointLocation", str(world.checkpoints)).start()
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(writer.option("checkpointLocation", str(world.checkpoints)).start())
     for path in sorted((folder / "pending").glob("*.parquet")):
         path.rename(world.landing / path.name)
         query.processAllAvailable()  # which takes the only checkpoints behind the switch

@@ -40,7 +40,7 @@ def main(folder: Path, root: str) -> None:
     world = support.World(spark, folder)
     if root:
         world.out, world.checkpoints = f"{root}/out", f"{root}/checkpoints"  # type: ignore[assignment]
-    history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
+    history = world.history()
     query: Any = None
     print("ready", flush=True)
     for line in sys.stdin:

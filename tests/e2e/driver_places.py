@@ -76,8 +76,7 @@ def tell(name: str, spark: SparkSession, folder: Path, calls: EpochCalls) -> Non
     for number in range(1, STEADY + MORE + 1):
         if number == STEADY + 1:
             lose_one(spark, folder / "lost")
-        world.land(batch(number))
-        query.processAllAvailable()
+        world.feed(query, batch(number))
         # A compaction's task on a lost executor would wait for it, as all tasks do here.
         support.wait_until(lambda: support.is_at_rest(query))
     query.stop()

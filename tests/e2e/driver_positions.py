@@ -70,9 +70,6 @@ class Copy(StatefulProcessor):
                 return
             time.sleep(0.05)
 
-    def close(self) -> None:
-        pass
-
 
 def wait_for(what: Callable[[], bool]) -> None:
     deadline = time.monotonic() + WAIT_S
@@ -125,8 +122,7 @@ def run_to_the_end(world: support.World, query: mixedmode.MixedQuery, kind: str,
     if kind == "rate":
         before = len(support.committed(world.out))
         wait_for(lambda: is_growing(world, query, before))
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     query.awaitTermination(WAIT_S)
 
 

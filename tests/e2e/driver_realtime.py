@@ -192,8 +192,7 @@ def main(folder: Path, brokers: str, kind: str, trigger: str, interval: str, lif
     described = writer.trigger(**{trigger: interval})
     if what == "twice":
         query = described.start()
-        query.processAllAvailable()
-        query.stop()
+        support.finish(query)
     seen = Seen()
     add_listener(seen)
     query = described.start()
@@ -219,8 +218,7 @@ def main(folder: Path, brokers: str, kind: str, trigger: str, interval: str, lif
         assert query.exception() is not None
         print(query.exception())
     else:
-        query.processAllAvailable()
-        query.stop()
+        support.finish(query)
     spark.stop()
     os._exit(0)
 

@@ -12,9 +12,8 @@ import support
 
 
 def main(folder: Path) -> None:
-    spark = support.driver_session()
-    world = support.World(spark, folder)
-    history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
+    world = support.World(support.driver_session(), folder)
+    history = world.history()
     options = {"execution.backlog.final-watermark": "observed"}
     query = world.start(support.sessions(history, world.live()).uid("sessions"), options)
     query.wait_for("live", 300)

@@ -27,9 +27,6 @@ class Count(StatefulProcessor):
         self._count.update((total,))
         yield (key[0], total, int(os.environ["TEST_RUN"]))
 
-    def close(self) -> None:
-        pass
-
 
 def main(folder: Path) -> None:
     spark = support.driver_session()

@@ -26,7 +26,7 @@ def main(folder: Path, job: str, options: dict[str, str]) -> None:
     spark = support.driver_session(os.environ["SESSIONS_MASTER"], settings)
     support.compact_eagerly()
     world = support.World(spark, folder)
-    history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
+    history = world.history()
     module, _, name = job.rpartition(":")
     described = getattr(import_module(module or "support"), name)
     at_once = os.environ.get("FILES") == "at once"
@@ -39,8 +39,7 @@ def main(folder: Path, job: str, options: dict[str, str]) -> None:
             path.rename(folder / "landing" / path.name)
             if not at_once:
                 query.processAllAvailable()
-        query.processAllAvailable()
-        query.stop()
+        support.finish(query)
         query.awaitTermination(1)
     except mixedmode_error() as error:
         print(f"failed: {error}", flush=True)

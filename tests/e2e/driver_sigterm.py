@@ -36,15 +36,14 @@ class Patient(support.Sessions):
 def main(folder: Path, how: str) -> None:
     if how == "told":
         signal.signal(signal.SIGTERM, lambda number, frame: print("told", flush=True))
-    spark = support.driver_session()
-    world = support.World(spark, folder)
+    world = support.World(support.driver_session(), folder)
     options = {
         "execution.checkpointing.interval": intervals.named("200 ms"),
         "execution.backlog.final-watermark": "observed",
     }
     if how == "two":
         options["execution.savepoint.on-sigterm"] = str(folder / "sp")
-    history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
+    history = world.history()
     support.Sessions = Patient  # type: ignore[misc]
     queries = [world.start(support.sessions(history, world.live()).uid("sessions"), options)]
     if how == "two":

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
 if TYPE_CHECKING:
     from kafka_broker import Broker
-    from pyspark.sql import DataFrame
 
 #: Columns of the rows that :class:`Numbered` gives.
 NUMBERED_SCHEMA = "key string, value long, number long"
@@ -80,9 +80,6 @@ class Numbered(StatefulProcessor):
             count += 1
             yield (key[0], row.value, count)
         self._count.update((count,))
-
-    def close(self) -> None:
-        pass
 
 
 def numbered(rows: Any) -> Any:

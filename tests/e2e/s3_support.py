@@ -57,7 +57,7 @@ def started(place: Place, writer: Any, **options: Any) -> MixedQuery:
     for name, value in {**OPTIONS, "checkpointLocation": f"{place.root}/checkpoints", **options}.items():
         writer = writer.option(name, value)
     query: MixedQuery = writer.start()
-    assert query.wait_for("live", 240), query.exception()
+    support.live(query)
     return query
 
 

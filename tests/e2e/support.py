@@ -8,6 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -21,16 +22,17 @@ from intervals import VARIABLE as INTERVAL
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.driver.checkpoint import housekeeping
+from mixedmode.runtime.driver.epochs import epoch_runner
 from mixedmode.state.store import state_manifest
 from pyarrow import fs
 from pyspark import cloudpickle
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 if TYPE_CHECKING:
     from mixedmode import MixedQuery
-    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import StreamingQuery
 
 START = datetime(2024, 1, 1, tzinfo=timezone.utc)
 GAP_S = 300
@@ -99,6 +101,11 @@ def driver_session(master: str = "local[2]", settings: dict[str, str] | None = N
     return spark
 
 
+def by_value(module: str) -> None:
+    """Have a test module travel with what is pickled of it: Spark's workers cannot import test modules."""
+    cloudpickle.register_pickle_by_value(sys.modules[module])
+
+
 def compact_eagerly() -> None:
     """Have small states compacted, too, and old files removed behind each checkpoint, by the jobs of this process."""
     state_manifest._FULL_MIN_BYTES, state_manifest._LOGS_MAX = 0, 2
@@ -154,10 +161,11 @@ class World:
         self._landed = len(list(self.landing.iterdir()))
         self.queries: list[MixedQuery] = []
 
-    def history(self, events: Sequence[Event]) -> DataFrame:
-        """The events as a bounded table."""
+    def history(self, events: Sequence[Event] | None = None) -> DataFrame:
+        """The events as a bounded table; None: those that it has."""
         path = self.folder / "history.parquet"
-        write(path, events)
+        if events is not None:
+            write(path, events)
         return self.spark.read.schema(ROW_SCHEMA).parquet(str(path))
 
     def land(self, *batches: Sequence[Event]) -> None:
@@ -176,6 +184,12 @@ class World:
             hidden.rename(self.landing / f"{self._landed:05d}.parquet")
             self._landed += 1
 
+    def feed(self, query: MixedQuery | StreamingQuery, *batches: Sequence[Event]) -> None:
+        """The query processes one batch after the other."""
+        for batch in batches:
+            self.land(batch)
+            query.processAllAvailable()
+
     def live(self, **options: str) -> DataFrame:
         """The landing zone as a stream."""
         return self.spark.readStream.schema(ROW_SCHEMA).options(**options).parquet(str(self.landing))
@@ -193,6 +207,14 @@ class World:
         """All rows that a reader of the output folder sees, sorted."""
         return committed(self.out)
 
+    def results(self) -> list[tuple[Any, ...]]:
+        """The same without that of the flush."""
+        return without_flush(self.output())
+
+    def expected(self, events: Sequence[Event]) -> list[tuple[Any, ...]]:
+        """The sessions of these events, as stock Spark finds them."""
+        return expected_sessions(self.spark, events)
+
     def stop_all(self) -> None:
         for query in self.queries:
             query.stop()
@@ -204,14 +226,18 @@ def live(query: MixedQuery) -> MixedQuery:
     return query
 
 
+def finish(query: MixedQuery | StreamingQuery) -> None:
+    """Has the query process all that is there, and end without an error."""
+    query.processAllAvailable()
+    query.stop()
+    assert query.exception() is None, query.exception()
+
+
 def one_life(world: World, keyed: Any, options: dict[str, Any], *parts: Sequence[Event]) -> MixedQuery:
     """One life of a job: to the live phase, then some files, then stop."""
     query = live(world.start(keyed, options))
-    for part in parts:
-        world.land(part)
-        query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None, query.exception()
+    world.feed(query, *parts)
+    finish(query)
     return query
 
 
@@ -238,6 +264,30 @@ def is_at_rest(query: MixedQuery) -> bool:
         return checkpoints.in_flight is None and (one is None or one.at_rest.is_set())
 
 
+@contextmanager
+def at_failpoints(world: World, act: Callable[[str, MixedQuery], None]) -> Iterator[None]:
+    """The query that is started in here calls a function at each failpoint of its epochs."""
+    before = len(world.queries)
+
+    def reached(name: str) -> None:
+        wait_until(lambda: len(world.queries) > before)  # start() may be about to return it
+        act(name, world.queries[-1])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(epoch_runner, "failpoint", reached)
+        yield
+
+
+def stop_in_background(query: MixedQuery, place: Path, **how: bool) -> Future[str]:
+    """The answer to stopWithSavepoint() in another thread, which the run knows of when this returns."""
+    pool = ThreadPoolExecutor(1)
+    asked = pool.submit(query.stopWithSavepoint, str(place), **how)
+    pool.shutdown(wait=False)
+    while query._runner.context.savepoints.is_empty:
+        assert not asked.done(), asked.exception()
+    return asked
+
+
 def refusal(start: Callable[[], MixedQuery]) -> mixedmode.MixedModeError:
     """What a start() raises that must not give a query."""
     with pytest.raises(mixedmode.MixedModeError) as caught:
@@ -248,6 +298,26 @@ def refusal(start: Callable[[], MixedQuery]) -> mixedmode.MixedModeError:
 
 def write(path: Path, events: Sequence[Event]) -> None:
     pq.write_table(table(events), path)
+
+
+def write_inputs(folder: Path, history: Sequence[Event], landed: Sequence[Event], *pending: Sequence[Event]) -> None:
+    """The inputs of a driver's job: its history, the file that has landed, and those that it lands itself, in turn."""
+    for name in ("landing", "pending"):
+        (folder / name).mkdir(parents=True)
+    first = folder / "landing" / "00.parquet"
+    write(folder / "history.parquet", history)
+    write(first, landed)
+    for number, events in enumerate(pending, start=1):
+        path = folder / "pending" / f"{number:02d}.parquet"
+        write(path, events)
+        # Spark takes files in the order of their times, in milliseconds; a small one is written in less.
+        os.utime(path, ns=(first.stat().st_mtime_ns + number * 10_000_000,) * 2)
+
+
+def parts_of(events: Sequence[Event], count: int) -> list[Sequence[Event]]:
+    """Events in so many parts, of which only the last may have fewer."""
+    rows = -(-len(events) // count)
+    return [events[start : start + rows] for start in range(0, len(events), rows)]
 
 
 def table(events: Sequence[Event]) -> pa.Table:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark import cloudpickle
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from many_cases import Measured, leave_out, register
 
 import jobs
 from jobs import catalogue, kept, verdicts
@@ -23,36 +25,19 @@ cloudpickle.register_pickle_by_value(jobs)
 MEASURED = "verdict of a job"
 
 
-class _Measured:
-    """Collects the verdicts of all processes of the run in the first one, and stores them at its end."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, tuple[verdicts.Verdict, int]] = {}
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        # A verdict that fails the suite is not stored: it would be the expected one of the next run.
-        if report.when == "call" and report.passed:
-            for name, value in report.user_properties:
-                if name == MEASURED:
-                    one = json.loads(str(value))
-                    self._found[one["job"]] = (verdicts.Verdict(one["verdict"], one["reason"]), one["rows"])
-
-    def pytest_sessionfinish(self) -> None:
-        if self._found:
-            kept.store_verdicts(self._found, set(catalogue.BY_NAME))
+def _store(found: list[Any]) -> None:
+    kept.store_verdicts(
+        {one["job"]: (verdicts.Verdict(one["verdict"], one["reason"]), one["rows"]) for one in found},
+        set(catalogue.BY_NAME),
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(_Measured(), "measured-jobs")
+    register(config, Measured(MEASURED, _store), "measured-jobs")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Only who asks for the marker gets all jobs: they take minutes."""
-    if "jobs" not in config.option.markexpr:
-        all_jobs = [item for item in items if item.get_closest_marker("jobs")]
-        config.hook.pytest_deselected(items=all_jobs)
-        items[:] = [item for item in items if item not in all_jobs]
+    leave_out(config, items, "jobs")
 
 
 @pytest.fixture

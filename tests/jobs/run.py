@@ -8,19 +8,17 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from threading import Timer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mixedmode
 from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from . import files
 from .job import COLLECTED_SINKS, Job, JobFunction, Output
 from .results import Results, first_line, results
 from .session_options import session_options
 from .store import Store
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
 
 #: Options of ours that are set: it changes how soon results come, never which.
 OURS = {"pipeline.parallelism": 2}

@@ -6,9 +6,9 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 # What the end-to-end tests share is of use here, too.
 sys.path.insert(0, str(Path(__file__).parents[1] / "e2e"))
@@ -20,9 +20,6 @@ import maven_jars
 import support
 from driver_jvm import DriverJvm
 from pyspark import cloudpickle
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _REQUIRED = "MIXEDMODE_TESTS_NEED_TABLES"
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import maven_jars
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 START_S = 1_704_067_200
 #: What a session must be made with to have both kinds of tables; Iceberg's are in catalog ``ice``.

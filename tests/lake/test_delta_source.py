@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from failing import fail_at
 from kafka_support import check_each_once, numbered
 from lake_support import append, numbers
 from mixedmode import MixedModeError, OptionError, PlanError, QueryError, delta, read
-from mixedmode.runtime.support.failpoints import VARIABLE, _hits
-from support import World, details, refusal
+from support import World, details, finish, live, refusal
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +34,12 @@ def test_the_stream_begins_behind_a_version_that_is_the_newest(world: World) -> 
     append(spark, path, range(10))
     append(spark, path, range(10, 20))
     for life in range(2):
-        query = world.start(numbered(delta.read(spark, path)))
-        assert query.wait_for("live", 240), query.exception()
+        query = live(world.start(numbered(delta.read(spark, path))))
         if not life:
             (told,) = details(query, "seam")
             assert "up to version 1 is read as a batch, and live from version 2 on" in told
         append(spark, path, range(20 + 10 * life, 30 + 10 * life))
-        query.processAllAvailable()
-        query.stop()
+        finish(query)
         append(spark, path, range(100 + life, 101 + life))
     query = world.start(numbered(delta.read(spark, path)), availableNow=True)
     assert query.awaitTermination(240)
@@ -58,8 +56,7 @@ def test_history_in_slices_goes_on_at_its_version_only(world: World, monkeypatch
         "execution.checkpointing.interval": "1 ms",
     }
     with monkeypatch.context() as failing:
-        failing.setenv(VARIABLE, "epoch-before-apply=raise:3")
-        _hits.clear()
+        fail_at(failing, "epoch-before-apply=raise:3")
         with pytest.raises(QueryError, match="failpoint"):
             world.start(numbered(delta.read(spark, path)), options).awaitTermination(240)
     append(spark, path, range(40, 50))

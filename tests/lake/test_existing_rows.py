@@ -9,7 +9,7 @@ from typing import Any
 import mixedmode
 import pytest
 import support
-from mixedmode.runtime.support import failpoints
+from failing import fail_at
 from pyspark.sql import functions as F
 
 
@@ -67,12 +67,11 @@ def test_a_job_that_begins_at_a_table_with_rows(
     else:
         jobs.run(2, "second")
     assert jobs.values() == [1, 2]
-    monkeypatch.setenv(failpoints.VARIABLE, "checkpoint-after-metadata=raise")
-    monkeypatch.setattr(failpoints, "_hits", type(failpoints._hits)())
+    fail_at(monkeypatch, "checkpoint-after-metadata=raise")
     with pytest.raises(mixedmode.QueryError):
         jobs.run(3, "third", "replace")
     assert jobs.values() == [1, 2], "before the commit nothing is removed"
-    monkeypatch.delenv(failpoints.VARIABLE)
+    fail_at(monkeypatch, "")
     for _ in range(2):
         jobs.run(3, "third", "replace")
         assert jobs.values() == [3], "a restart removes nothing more"

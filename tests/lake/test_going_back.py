@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from failing import fail_at
 from kafka_support import numbered
 from lake_support import append
 from mixedmode import QueryError, delta
-from mixedmode.runtime.support.failpoints import VARIABLE, _hits
-from support import World
+from support import World, live
 
 OUTS = ("delta", "iceberg")
 
@@ -61,7 +61,7 @@ def test_no_row_is_missing_behind_an_older_checkpoint(world: World, monkeypatch:
     append(world.spark, world.folder / "source", range(10))
     queries = {format: started(world, format) for format in OUTS}
     for query in queries.values():
-        assert query.wait_for("live", 240), query.exception()
+        live(query)
     for at in (10, 20, 30):  # checkpoints 2, 3 and 4
         append(world.spark, world.folder / "source", range(at, at + 10))
         for query in queries.values():
@@ -72,8 +72,7 @@ def test_no_row_is_missing_behind_an_older_checkpoint(world: World, monkeypatch:
     append(world.spark, world.folder / "source", range(40, 50))
     for format in OUTS:
         with monkeypatch.context() as failing:
-            failing.setenv(VARIABLE, "sink-after-function=raise")
-            _hits.clear()
+            fail_at(failing, "sink-after-function=raise")
             query = started(world, format, availableNow=True)
             with pytest.raises(QueryError, match="is complete, but showing its output failed"):
                 query.awaitTermination(240)

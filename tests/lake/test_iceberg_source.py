@@ -8,7 +8,7 @@ import pytest
 from kafka_support import check_each_once, numbered
 from lake_support import numbers
 from mixedmode import MixedModeError, OptionError, PlanError, iceberg
-from support import World, refusal
+from support import World, finish, live, refusal
 
 
 def add(spark: Any, table: str, values: Any) -> int:
@@ -36,11 +36,9 @@ def test_the_stream_begins_behind_a_snapshot_that_is_the_newest(world: World, la
     add(spark, name, range(10))
     add(spark, name, range(10, 20))
     for life in range(2):
-        query = world.start(numbered(iceberg.read(spark, place)))
-        assert query.wait_for("live", 240), query.exception()
+        query = live(world.start(numbered(iceberg.read(spark, place))))
         add(spark, name, range(20 + 10 * life, 30 + 10 * life))
-        query.processAllAvailable()
-        query.stop()
+        finish(query)
         add(spark, name, range(100 + life, 101 + life))
     query = world.start(numbered(iceberg.read(spark, place)), availableNow=True)
     assert query.awaitTermination(240)

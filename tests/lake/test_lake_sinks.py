@@ -143,7 +143,7 @@ def test_the_whole_result_overwrites_a_table(world: World) -> None:
     writer = counts.writeStream.outputMode("complete").format("delta")
     query = writer.option("checkpointLocation", str(world.checkpoints)).start(out)
     world.queries.append(query)
-    assert query.wait_for("live", 240), query.exception()
+    support.live(query)
     append(spark, source, range(20, 30))
     query.processAllAvailable()
     history = spark.sql(f"DESCRIBE HISTORY delta.`{out}`").select("operation", "operationParameters.mode").collect()
@@ -187,11 +187,9 @@ def test_delta_takes_each_call_of_a_job_that_the_version_before_began(world: Wor
     options = {"execution.checkpointing.interval": "1 hour", "pipeline.parallelism": 2}
     query = writer.options(checkpointLocation=str(world.checkpoints), **options).start()
     world.queries.append(query)
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     world.land(*map(support.counted, (7, 8)))
-    query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None
+    support.finish(query)
     expected = sorted(row for last in range(1, 10) for row in support.counts_after(*range(last)))
     for name, table in tables.items():
         assert sorted(map(tuple, world.spark.read.format("delta").load(table).collect())) == expected, name
@@ -213,12 +211,9 @@ def test_a_processors_updates_are_merged_by_key(world: World) -> None:
     options = {"execution.checkpointing.interval": "1 hour", "pipeline.parallelism": 2}
     query = writer.options(checkpointLocation=str(world.checkpoints), **options).start()
     world.queries.append(query)
-    assert query.wait_for("live", 300), query.exception()
-    world.land(support.counted(0))
-    query.processAllAvailable()
+    support.live(query)
+    world.feed(query, support.counted(0))
     world.land(*map(support.counted, (1, 2, 3)))
-    query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None
+    support.finish(query)
     found = world.spark.read.format("delta").load(table).collect()
     assert sorted(map(tuple, found)) == support.counts_after(0, 1, 2, 3)

@@ -19,7 +19,7 @@ from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.lease.driver_lease import DriverLease, LeaseClock
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
-from mixedmode.runtime.connectors.sinks.files import ParquetSink
+from mixedmode.runtime.connectors.sinks.parquet import ParquetSink
 from mixedmode.runtime.connectors.staged_form import StagedForm
 from mixedmode.runtime.driver.checkpoint.output_commit import commit_transaction, pending_output
 from mixedmode.runtime.driver.recovery.takeover import begin_branch, open_outputs, remove_older_branches

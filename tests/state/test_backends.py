@@ -15,7 +15,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixedmode.state.backend.keyed import KeyedState
-from mixedmode.state.backend.random_access import RocksDBKeyedState
+from mixedmode.state.backend.random_access import RandomAccessKeyedState
 from mixedmode.state.backend.sorted_pass import BatchKeyedState
 from mixedmode.state.backend.timer_index import due_keys
 from mixedmode.state.keys.key_space import TIMER_KINDS
@@ -223,7 +223,7 @@ class World:
         return held
 
     def _random(self, number, epoch, now_ms, base, groups, answers, fired):  # type: ignore[no-untyped-def]
-        state = RocksDBKeyedState(REGISTRY, base, groups, now_ms)
+        state = RandomAccessKeyedState(REGISTRY, base, groups, now_ms)
         visits = [(key, group_of(key), CODEC.encode((key,)), operations) for key, operations in epoch["visits"]]
         for key, group, encoded, operations in visits:
             state.set_current_key(group, encoded)

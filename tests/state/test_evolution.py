@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixedmode.state.backend.keyed import KeyedState
-from mixedmode.state.backend.random_access import RocksDBKeyedState
+from mixedmode.state.backend.random_access import RandomAccessKeyedState
 from mixedmode.state.backend.reader import ShardView
 from mixedmode.state.backend.sorted_pass import BatchKeyedState
 from mixedmode.state.keys.keygroups import KeyGroupRange
@@ -70,7 +70,9 @@ def test_any_history_of_fields_reads_like_a_dict(tmp_path_factory: Any, lives: l
         base = space.local_copy(manifest) if manifest.files else None
         writer: Any = space.sst(number) if in_order else space.log(number)
         state: Any = (
-            BatchKeyedState(registry, writer, 0, base) if in_order else RocksDBKeyedState(registry, base, GROUPS, 0)
+            BatchKeyedState(registry, writer, 0, base)
+            if in_order
+            else RandomAccessKeyedState(registry, base, GROUPS, 0)
         )
         for key in sorted(keys):
             row = {name: 100 * number + 10 * key + place for place, name in enumerate(fields)}
@@ -113,7 +115,7 @@ def test_a_variable_of_a_reused_name_starts_empty(tmp_path: Path) -> None:
     space = Workspace(tmp_path)
     first = declared(["a"])
     writer = space.log(1)
-    state = RocksDBKeyedState(first, None, GROUPS, 0)
+    state = RandomAccessKeyedState(first, None, GROUPS, 0)
     write(state, 1, (5,))
     state.flush(writer)
     manifest = StateManifest(GROUPS).append(writer.finish())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mixedmode.state.backend.random_access import RocksDBKeyedState
+from mixedmode.state.backend.random_access import RandomAccessKeyedState
 from mixedmode.state.backend.sorted_pass import BatchKeyedState
 from mixedmode.state.keys.registry import StateRegistry
 from mixedmode.state.store.local_copy import LocalStateCopy
@@ -72,7 +72,7 @@ def test_the_first_live_epochs_find_no_debt(workspace: Workspace, registry: Stat
     """Epochs right after the migration neither stall nor pile up tables at level 0, and the base stays where it is."""
     manifest = migrated(workspace, registry)
     for epoch in range(2, 30):
-        state = RocksDBKeyedState(registry, workspace.local_copy(manifest), WHOLE, 0)
+        state = RandomAccessKeyedState(registry, workspace.local_copy(manifest), WHOLE, 0)
         for group in WHOLE:
             state.set_current_key(group, (epoch % KEYS_PER_GROUP).to_bytes(4, "big"))
             state.value_state("v").update((epoch,))

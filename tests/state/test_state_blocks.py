@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from mixedmode.state.backend.blocks import BlockCells, BlockKeys
-from mixedmode.state.backend.random_access import RocksDBKeyedState
+from mixedmode.state.backend.random_access import RandomAccessKeyedState
 from mixedmode.state.backend.sorted_pass import BatchKeyedState
 from mixedmode.state.keys.key_space import TIMER_SLOTS, encode_all_ts
 from mixedmode.state.keys.keygroups import KeyGroupRange
@@ -121,7 +121,7 @@ def test_a_live_epoch_writes_blocks_as_it_writes_keys(
 
     def outcome(together: bool) -> list[Any]:
         writer = RecordingWriter()
-        state = RocksDBKeyedState(registry(), None, KeyGroupRange(0, 2), 0)
+        state = RandomAccessKeyedState(registry(), None, KeyGroupRange(0, 2), 0)
         read: list[Any] = []
         for keys, as_block in parts:
             ordered = sorted((key, (cells, {})) for key, (cells, _) in keys.items())

@@ -39,9 +39,6 @@ class Counts(StatefulProcessor):
         self.state.update(row)
         return row
 
-    def close(self) -> None:
-        pass
-
 
 def main(folder: Path, way: str, initial: bool) -> None:
     # Spark's stateful processors need the provider that knows column families.

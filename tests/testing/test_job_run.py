@@ -12,12 +12,11 @@ import pytest
 from mixedmode.errors import PlanError, SetupError, UserCodeError
 from mixedmode.testing import Harness, run_job
 from processors import OUTPUT, SCHEMA, Buckets, Counts, CountsInPandas, Forgetful, at
-from pyspark.sql import Row
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
     from mixedmode.planner.frames.frame import MixedFrame
-    from pyspark.sql import SparkSession
 
 OBSERVED = {"execution.backlog.final-watermark": "observed"}
 

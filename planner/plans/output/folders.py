@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ....errors import OptionError, PlanError
+from ....errors import OptionError, not_supported
 from ....runtime.checkpoints.store import has_checkpoint
 from ....runtime.connectors.late_rows import OPTION as LATE_PATH
 from ....runtime.connectors.sinks.formats import format_of
@@ -75,11 +75,10 @@ def check_goes_on(format: str, output_mode: str, location: str | None) -> None:
         PlanError: there is a checkpoint, as in stock Spark.
     """
     if format == "memory" and output_mode != "complete" and has_checkpoint(location):
-        raise PlanError(
+        raise not_supported(
             f"format memory in outputMode {output_mode} cannot go on from the checkpoint in {location!r}: the rows of"
             " before were in the memory of another run. Leave checkpointLocation out or give it a new folder, use"
-            " outputMode complete, or a format that keeps its rows",
-            code="MIXEDMODE_NOT_SUPPORTED",
+            " outputMode complete, or a format that keeps its rows"
         )
 
 

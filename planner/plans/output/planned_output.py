@@ -78,7 +78,7 @@ def plan_output(asked: OutputRequest, options: dict[str, str]) -> PlannedOutput:
     replaced = options_of_replaced(request, options)
     path = _take(options, "path")
     # What ignores the path has nothing there.
-    used_path = None if request.table is None and not format_of(asked.format).takes_path else path
+    used_path = None if request.table is None and not format_of(asked.format).is_lasting else path
     _check_places(asked, path, used_path, location)
     for one in asked.graph.outputs:
         check_order_column(settings.sink_order_column, one, asked.output_transform)
@@ -106,7 +106,7 @@ def plan_output(asked: OutputRequest, options: dict[str, str]) -> PlannedOutput:
 def _check_places(asked: OutputRequest, path: str | None, used_path: str | None, location: str | None) -> None:
     """Raise OptionError if two of a job's locations meet, or one tells credentials."""
     settings = asked.settings
-    is_sparks = asked.request.table is not None or not format_of(asked.format).is_ours
+    is_sparks = asked.request.table is not None or not format_of(asked.format).is_built_in
     others = {
         "checkpointLocation": location,
         LATE_PATH: settings.late_data_path,
@@ -132,7 +132,7 @@ def _deliveries(asked: OutputRequest) -> Deliveries:
         return all_rows
     if len(graph.outputs) > 1:  # a row of one is not replaced by one of another
         return replace(all_rows, key_is_gone=True)
-    per_epoch = request.table is None and request.foreach_batch is None and format_of(asked.format).is_ours
+    per_epoch = request.table is None and request.foreach_batch is None and format_of(asked.format).is_built_in
     key = stage.output_key if per_epoch else output_key(stage, asked.output.parts[0])
     return replace(all_rows, key=key, key_is_gone=key is None)
 

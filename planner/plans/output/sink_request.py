@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from ....errors import OptionError, PlanError
+from ....errors import OptionError, PlanError, not_supported
 from ....runtime.catalyst.columns import column_fold
 from ....runtime.catalyst.struct_fields import repeated_field
 from ....runtime.connectors.sinks import Sink, WholeResult, table_format
@@ -39,17 +39,17 @@ class SinkRequest:
 
 
 def sink_format(spark: SparkSession, request: SinkRequest) -> str:
-    """The format's name; in lower case if it is one of ours."""
+    """The format's name; in lower case if it is a built-in one."""
     if request.foreach_batch is not None:
         return "foreachBatch"
     stored = table_format(spark, request.table) if request.format is None and request.table else None
     written = (request.format or stored or str(spark.conf.get("spark.sql.sources.default", "parquet"))).strip()
-    return written.lower() if format_of(written).is_ours else written  # a class name must stay as it is
+    return written.lower() if format_of(written).is_built_in else written  # a class name must stay as it is
 
 
 def check_names(spark: SparkSession, request: SinkRequest, format: str) -> None:
     """Raise PlanError if several columns have one name, and the output cannot have that."""
-    if request.known is None or (request.table is None and format_of(format).takes_repeated_names):
+    if request.known is None or (request.table is None and not format_of(format).is_lasting):
         return
     fold = column_fold(spark)
     counts = Counter(map(fold, request.known.names))
@@ -59,12 +59,12 @@ def check_names(spark: SparkSession, request: SinkRequest, format: str) -> None:
         if not repeated and (name := repeated_field(column.dataType, fold)) is not None:
             raise PlanError(
                 f"column {column.name} of the output has structs with two fields named {name}, which {where} cannot"
-                f" have; rename one, or use {names_of(lambda one: one.takes_repeated_names)}",
+                f" have; rename one, or use {names_of(lambda one: not one.is_lasting)}",
                 code="MIXEDMODE_COLUMN_AMBIGUOUS",
             )
     raise PlanError(
         f"the output has several columns named {repeated}, which {where} cannot have; rename or drop them, or use"
-        f" {names_of(lambda one: one.takes_repeated_names)}",
+        f" {names_of(lambda one: not one.is_lasting)}",
         code="MIXEDMODE_COLUMN_AMBIGUOUS",
     )
 
@@ -82,8 +82,9 @@ def check_replaceable(sink: Sink, settings: Settings) -> None:
         )
     if not sink.can_replace:
         raise OptionError(
-            f"{option} is not supported for {sink.name} here: allowed in append mode for parquet, for a path of csv,"
-            " json, orc, text, xml or avro, and for delta and iceberg. Remove the rows yourself, or leave it out",
+            f"{option} is not supported for {sink.name} here: allowed in append mode for"
+            f" {names_of(lambda one: one.only_adds)}; of tables for {names_of(lambda one: one.overwrites)}. Remove the"
+            " rows yourself, or leave it out",
             code="MIXEDMODE_OPTION_CONFLICT",
         )
 
@@ -92,10 +93,9 @@ def check_update(graph: StageGraph, output_mode: str) -> None:
     """Raise PlanError if a stage makes outputMode update impossible."""
     what = next((stage.refuses_update for stage in graph.stages if stage.refuses_update is not None), None)
     if what is not None and output_mode == "update":
-        raise PlanError(
+        raise not_supported(
             f"outputMode update is not supported after {what}, as in Spark; use append, or complete with an aggregation"
-            " behind it",
-            code="MIXEDMODE_NOT_SUPPORTED",
+            " behind it"
         )
 
 
@@ -107,20 +107,18 @@ def output_mode_of_union(graph: StageGraph, request: SinkRequest, format: str) -
     """
     mode = request.output_mode or "append"
     if mode == "complete":
-        raise PlanError(
+        raise not_supported(
             "outputMode complete is not supported for the union of what several keyed stages give, which is no one"
-            " aggregation; use append or update, or write each stage with a job of its own",
-            code="MIXEDMODE_NOT_SUPPORTED",
+            " aggregation; use append or update, or write each stage with a job of its own"
         )
     if mode == "append":
         return mode
     read = [part.origin for stage in graph.stages for part in stage.inputs.outputs]
     for uid, stage in zip(graph.uids, graph.stages, strict=True):
         if stage in graph.outputs and stage in read:
-            raise PlanError(
+            raise not_supported(
                 f"outputMode update is not supported for this union: rows of stage {uid} go to the sink and to another"
-                " stage, which takes rows when they are final; use append",
-                code="MIXEDMODE_NOT_SUPPORTED",
+                " stage, which takes rows when they are final; use append"
             )
     check_appended(mode, format)
     return mode
@@ -133,16 +131,14 @@ def output_mode_of(stage: KeyedStage, request: SinkRequest, format: str) -> str:
     """
     written = request.output_mode or "append"
     if stage.refuses_complete is not None and written == "complete":
-        raise PlanError(
+        raise not_supported(
             f"outputMode complete is not supported {stage.refuses_complete}; use append or update, which are the same"
-            " here",
-            code="MIXEDMODE_NOT_SUPPORTED",
+            " here"
         )
     if stage.output_mode is not None and written == "complete":
-        raise PlanError(
+        raise not_supported(
             "outputMode complete of the writer is not supported after transformWithState, as in Spark: only an"
-            " aggregation has a complete result; use append or update",
-            code="MIXEDMODE_NOT_SUPPORTED",
+            " aggregation has a complete result; use append or update"
         )
     check_appended(written, format)
     return request.output_mode or stage.output_mode or "append"
@@ -173,8 +169,8 @@ def whole_result(output: Inputs, stage: KeyedStage, output_mode: str, format: st
     if not format_of(format).takes_whole_result:
         raise PlanError(
             f"format {format} does not support outputMode complete, which replaces the whole output each time; use"
-            f" {names_of(lambda one: one.takes_whole_result and one.name != 'kafka')}, and in its function"
-            " overwrite the table, or outputMode update"
+            f" {names_of(lambda one: one.takes_whole_result)}, and in its function overwrite the table, or"
+            " outputMode update"
         )
     shown = output.shown
     return WholeResult(output.arrangement, None if shown.columns == output.template.columns else shown.schema)

@@ -1,4 +1,4 @@
-"""Reads the length of an epoch from ``trigger(realTime="60 seconds")``."""
+"""Reads durations from triggers: the length of an epoch from ``trigger(realTime="60 seconds")``."""
 
 from __future__ import annotations
 
@@ -25,19 +25,29 @@ def real_time_ms(spark: SparkSession, trigger: Mapping[str, Any]) -> int | None:
     Raises:
         PlanError: it is not a duration, or shorter than Spark allows.
     """
-    interval = trigger.get(NAME)
-    if interval is None:
-        return None
-    try:
-        interval_ms = duration_ms(spark, interval)
-    except ValueError as error:
+    interval_ms = _interval_ms(spark, trigger, NAME, "60 seconds")
+    if interval_ms is not None and interval_ms < (least_ms := setting_ms(spark, _LEAST, _LEAST_MS)):
         raise PlanError(
-            f"trigger({NAME}={interval!r}) is not a duration ({error}); use for example '60 seconds'"
-        ) from error
-    least_ms = setting_ms(spark, _LEAST, _LEAST_MS)
-    if interval_ms < least_ms:
-        raise PlanError(
-            f"trigger({NAME}={interval!r}) is shorter than {format_duration_ms(least_ms)}, the least that Spark allows"
-            f" ({_LEAST}). It is the length of an epoch: rows are shown at once anyway. Use for example '60 seconds'"
+            f"trigger({NAME}={trigger[NAME]!r}) is shorter than {format_duration_ms(least_ms)}, the least that Spark"
+            f" allows ({_LEAST}). It is the length of an epoch: rows are shown at once anyway. Use for example '60"
+            " seconds'"
         )
     return interval_ms
+
+
+def check_interval(spark: SparkSession, trigger: Mapping[str, Any]) -> None:
+    """Raise PlanError if micro-batches are to follow each other in something else than a duration."""
+    interval_ms = _interval_ms(spark, trigger, "processingTime", "5 seconds")
+    if interval_ms is not None and interval_ms < 0:
+        raise PlanError(f"trigger(processingTime={trigger['processingTime']!r}) is negative; use '0 seconds' or more")
+
+
+def _interval_ms(spark: SparkSession, trigger: Mapping[str, Any], name: str, example: str) -> int | None:
+    """An argument of a trigger; None: the trigger is another one."""
+    interval = trigger.get(name)
+    try:
+        return None if interval is None else duration_ms(spark, interval)
+    except ValueError as error:
+        raise PlanError(
+            f"trigger({name}={interval!r}) is not a duration ({error}); use for example {example!r}"
+        ) from error

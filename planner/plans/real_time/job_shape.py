@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ....errors import OptionError, PlanError
+from ....errors import OptionError, not_supported
 
 _MICRO_BATCHES = "trigger(processingTime=…)"
 
@@ -42,7 +42,7 @@ def check_shape(job: RealTimeFacts) -> None:
     for name, why in job.options:
         raise OptionError(f"{name} does not go with trigger(realTime=…): {why}", code="MIXEDMODE_OPTION_CONFLICT")
     for refusal in (*_input_refusals(job), *_stage_refusals(job), *_output_refusals(job)):
-        raise PlanError(f"trigger(realTime=…) {refusal}", code="MIXEDMODE_NOT_SUPPORTED")
+        raise not_supported(f"trigger(realTime=…) {refusal}")
 
 
 def _input_refusals(job: RealTimeFacts) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ....errors import PlanError
+from ....errors import PlanError, not_supported
 from ....runtime.catalyst.spark_cluster import application_setting, task_slots
 from ....runtime.checkpoints.store import stored_shards
 from ....runtime.connectors.sinks.kafka.guarantee import check_real_time_client
@@ -122,18 +122,16 @@ def check_rows(job: JobSpec) -> None:
     Spark does with those of a micro-batch, or behind the stage."""
     why = why_not_rows(job)
     if why is not None:
-        raise PlanError(
+        raise not_supported(
             f"trigger(realTime=…) hands each message to the keyed stage and counts it there, and {why}. Do it in the"
-            " processor, or for another topic before, or use trigger(processingTime=…)",
-            code="MIXEDMODE_NOT_SUPPORTED",
+            " processor, or for another topic before, or use trigger(processingTime=…)"
         )
     why = why_not_output(job)
     if why is not None:
-        raise PlanError(
+        raise not_supported(
             "trigger(realTime=…) has the keyed stage's own tasks compute what follows it, as rows that go back to Spark"
             f" would wait for others, and they cannot: {why}. Compute it before the keyed stage or in a processor, or"
-            " use trigger(processingTime=…)",
-            code="MIXEDMODE_NOT_SUPPORTED",
+            " use trigger(processingTime=…)"
         )
 
 

@@ -26,7 +26,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ....errors import MixedModeError, PlanError
+from ....errors import MixedModeError, PlanError, not_supported
 from ....runtime.catalyst.columns import column_fold, quoted
 from ....runtime.catalyst.spark_expressions import class_name, items, with_attributes, without_alias
 from ....runtime.catalyst.spark_plans import analyzed, as_written
@@ -108,10 +108,9 @@ def plan_aggregate(
     aggregation, outputs, logical, output_schema = _analyze(template, columns, exprs, grouping)
     leading = len(outputs) - len(exprs)
     if leading == 0 and columns:
-        raise PlanError(
+        raise not_supported(
             "spark.sql.retainGroupColumns=false is not supported: rows without their key are of no use to a stream that"
-            " goes on; set it to true",
-            code="MIXEDMODE_NOT_SUPPORTED",
+            " goes on; set it to true"
         )
     plain, hidden_keys = aggregation, []
     if grouping is not None:
@@ -210,10 +209,9 @@ def _analyze(
         projects.append(node)
         node = node.child()
     if class_name(node) != "Aggregate":
-        raise PlanError(
+        raise not_supported(
             f"agg: Spark plans this as {class_name(node)}, not as one aggregation; window functions, generators and"
-            " subqueries are not supported here",
-            code="MIXEDMODE_NOT_SUPPORTED",
+            " subqueries are not supported here"
         )
     named = list(items(node.aggregateExpressions()))
     outputs = [without_alias(item) for item in named]
@@ -231,9 +229,8 @@ def _keys(
     keys: list[GroupKey] = []
     expressions = list(items(aggregation.groupingExpressions()))
     if len(expressions) != len(columns):  # the SQL functions rollup, cube and grouping_sets
-        raise PlanError(
-            "groupBy of grouping sets is not supported; use rollup(…), cube(…) or groupingSets(…) of the frame",
-            code="MIXEDMODE_NOT_SUPPORTED",
+        raise not_supported(
+            "groupBy of grouping sets is not supported; use rollup(…), cube(…) or groupingSets(…) of the frame"
         )
     for place, expression in enumerate(expressions):
         # Spark marks columns and fields of structs; what is computed of them has no mark.
@@ -263,10 +260,9 @@ def _keys_of_sets(keys: Sequence[GroupKey], grouping: GroupingSets) -> tuple[Gro
     """The keys as grouping sets have them; event time that no set groups by completes nothing."""
     session = next((key for key in keys if key.kind == "session"), None)
     if session is not None:
-        raise PlanError(
+        raise not_supported(
             f"{grouping.method} with the session window {session.name} is not supported: which rows are one session"
-            " depends on the other keys; use groupBy, and one stage for each grouping",
-            code="MIXEDMODE_NOT_SUPPORTED",
+            " depends on the other keys; use groupBy, and one stage for each grouping"
         )
     used = {place for places in grouping.sets for place in places}
     return tuple(key if place in used else replace(key, event_time=False) for place, key in enumerate(keys))
@@ -321,10 +317,9 @@ def checked_output_mode(
     if mode not in ("append", "update", "complete"):
         raise PlanError(f"outputMode {output_mode!r} is unknown; allowed for agg are append, update and complete")
     if session and mode == "update":
-        raise PlanError(
+        raise not_supported(
             "outputMode update is not supported with a session window, as in Spark: sessions that merge would take back"
-            " rows already written; use append",
-            code="MIXEDMODE_NOT_SUPPORTED",
+            " rows already written; use append"
         )
     if mode == "append" and not bounded and not any(key.event_time for key in keys):
         add = (

@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from ....errors import PlanError
+from ....errors import PlanError, not_supported
 from ....runtime.catalyst.spark_expressions import NO_SUCH_MEMBER, class_name, items, tree
 from ....runtime.operators.aggregate.buffers import (
     ArrivalBuffer,
@@ -96,10 +96,9 @@ def plan_function(expression: Any, name: str, partials: PartialColumns) -> Plann
     tried = "Try" if str(function.prettyName()).startswith("try_") else ""
     plan = _PLANS.get(f"{tried}{kind} DISTINCT" if distinct else f"{tried}{kind}")
     if plan is None:
-        raise PlanError(
+        raise not_supported(
             f"agg: function {shown}{' with DISTINCT' if distinct else ''} is not supported (in {expression.sql()});"
-            f"{_instead(kind)} supported are {SUPPORTED}",
-            code="MIXEDMODE_NOT_SUPPORTED",
+            f"{_instead(kind)} supported are {SUPPORTED}"
         )
     return replace(plan(call, partials), text=str(expression.sql()))
 
@@ -156,9 +155,8 @@ def _try_sum(call: Call, partials: PartialColumns) -> PlannedResult:
     elif call.type == "bigint":
         places = partials.add(TrySumBuffer, sql, count)
     else:
-        raise PlanError(
-            f"agg: try_sum of {kind} is not supported (column {call.name}); cast its argument to a number",
-            code="MIXEDMODE_NOT_SUPPORTED",
+        raise not_supported(
+            f"agg: try_sum of {kind} is not supported (column {call.name}); cast its argument to a number"
         )
     return PlannedResult(call.name, "value", places[:1])
 
@@ -184,9 +182,8 @@ def _average(call: Call, partials: PartialColumns) -> PlannedResult:
     if call.type.startswith("decimal"):
         return PlannedResult(call.name, "decimal_mean", _sum_columns(call, partials, argument))
     if call.type != "double":
-        raise PlanError(
-            f"agg: avg of {call.type} is not supported (column {call.name}); cast its argument to a number",
-            code="MIXEDMODE_NOT_SUPPORTED",
+        raise not_supported(
+            f"agg: avg of {call.type} is not supported (column {call.name}); cast its argument to a number"
         )
     total = _sum_columns(call, partials, f"CAST({argument} AS DOUBLE)")
     return PlannedResult(call.name, "mean", (*total, *partials.add(CountBuffer, call.partial("count", argument))))
@@ -252,9 +249,8 @@ def _sum_distinct(call: Call, partials: PartialColumns) -> PlannedResult:
 
 def _average_distinct(call: Call, partials: PartialColumns) -> PlannedResult:
     if call.type != "double" and not call.type.startswith("decimal"):
-        raise PlanError(
-            f"agg: avg of {call.type} is not supported (column {call.name}); cast its argument to a number",
-            code="MIXEDMODE_NOT_SUPPORTED",
+        raise not_supported(
+            f"agg: avg of {call.type} is not supported (column {call.name}); cast its argument to a number"
         )
     return PlannedResult(call.name, "mean_distinct", _set(call, partials))
 
@@ -299,9 +295,7 @@ def _collect_set(call: Call, partials: PartialColumns) -> PlannedResult:
 
 def _check_ignores_nulls(function: str, call: Call) -> None:
     if not _ignores_nulls(call.function):
-        raise PlanError(
-            f"agg: {function} with RESPECT NULLS is not supported (column {call.name})", code="MIXEDMODE_NOT_SUPPORTED"
-        )
+        raise not_supported(f"agg: {function} with RESPECT NULLS is not supported (column {call.name})")
 
 
 def _ignores_nulls(function: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....errors import PlanError
+from ....errors import not_supported
 from ....runtime.catalyst.spark_expressions import is_orderable, items
 from ....runtime.operators.aggregate.buffers import ListBuffer, TopBuffer
 from .partials import ORDER, Call, PartialColumns, PlannedResult
@@ -66,10 +66,9 @@ def of_argument(call: Call, partials: PartialColumns) -> str:
 def _is_descending(call: Call, order: Any) -> bool:
     said = (str(order.direction().sql()), str(order.nullOrdering().sql()))
     if said not in _USUAL:
-        raise PlanError(
+        raise not_supported(
             f"agg: {call.name}: WITHIN GROUP (ORDER BY ... {' '.join(said)}) is not supported; leave {said[1]} out, or"
-            " order by an expression without nulls",
-            code="MIXEDMODE_NOT_SUPPORTED",
+            " order by an expression without nulls"
         )
     return _USUAL[said]
 
@@ -77,8 +76,7 @@ def _is_descending(call: Call, order: Any) -> bool:
 def _check_order(call: Call, kind: str) -> None:
     is_ordered = kind in ("string", "binary") or kind.startswith(_ORDERED)
     if not is_ordered or kind.startswith(_NOT_ORDERED):
-        raise PlanError(
+        raise not_supported(
             f"agg: {call.function.prettyName()} in the order of {kind} is not supported (column {call.name}); order by"
-            " numbers, strings, dates or timestamps",
-            code="MIXEDMODE_NOT_SUPPORTED",
+            " numbers, strings, dates or timestamps"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ....errors import PlanError
+from ....errors import PlanError, not_supported
 from ....runtime.catalyst.spark_hyperloglog import hyperloglog_tables
 from ....runtime.operators.aggregate.buffers import ListBuffer
 from ....runtime.operators.aggregate.hyperloglog import Estimator, RegisterBuffer
@@ -62,10 +62,7 @@ def _percentile(call: Call, partials: PartialColumns) -> PlannedResult:
     function, value, frequency = call.function, call.arguments[0], call.argument_text(2)
     _check_numbers(call)
     if frequency not in ("1", "1L"):
-        raise PlanError(
-            f"agg: percentile with a frequency is not supported (column {call.name}, {frequency})",
-            code="MIXEDMODE_NOT_SUPPORTED",
-        )
+        raise not_supported(f"agg: percentile with a frequency is not supported (column {call.name}, {frequency})")
     shares = _percentages(call)
     if bool(function.reverse()):
         shares = tuple(1.0 - share for share in shares)
@@ -86,10 +83,7 @@ def _approximate_percentile(call: Call, partials: PartialColumns) -> PlannedResu
     """The value that Spark's sketch looks for, found exactly: no sketch that SQL shows can be merged outside Spark."""
     kind = call.argument_type()
     if kind.startswith("interval"):
-        raise PlanError(
-            f"agg: percentiles of {kind} are not supported (column {call.name}); cast its argument",
-            code="MIXEDMODE_NOT_SUPPORTED",
-        )
+        raise not_supported(f"agg: percentiles of {kind} are not supported (column {call.name}); cast its argument")
     given, accuracy = call.function.percentageExpression().eval(None), call.function.accuracyExpression().eval(None)
     if given is None or accuracy is None:
         raise PlanError(
@@ -102,10 +96,7 @@ def _approximate_percentile(call: Call, partials: PartialColumns) -> PlannedResu
 def _check_numbers(call: Call) -> None:
     kind = call.argument_type()
     if kind.startswith("interval") or not kind.startswith(_NUMBERS):
-        raise PlanError(
-            f"agg: percentiles of {kind} are not supported (column {call.name}); cast its argument",
-            code="MIXEDMODE_NOT_SUPPORTED",
-        )
+        raise not_supported(f"agg: percentiles of {kind} are not supported (column {call.name}); cast its argument")
 
 
 def _percentages(call: Call) -> tuple[float, ...]:
@@ -126,10 +117,7 @@ def _mode(call: Call, partials: PartialColumns) -> PlannedResult:
     """The most frequent value; of several the least, where Spark takes any, or the one that is asked for."""
     value, kind, reverse = call.arguments[0], call.argument_type(), call.function.reverseOpt()
     if kind.startswith(("array", "struct", "map", "variant", "interval")):
-        raise PlanError(
-            f"agg: mode of {kind} is not supported (column {call.name}); cast its argument",
-            code="MIXEDMODE_NOT_SUPPORTED",
-        )
+        raise not_supported(f"agg: mode of {kind} is not supported (column {call.name}); cast its argument")
     # The first one in the order of WITHIN GROUP, which Spark keeps as its reverse.
     greatest = True if reverse.isDefined() and not bool(reverse.get()) else None
     return PlannedResult(call.name, "mode", partials.add(ListBuffer, call.partial("collect_list", value)), greatest)
@@ -138,18 +126,16 @@ def _mode(call: Call, partials: PartialColumns) -> PlannedResult:
 def _approximate_count(call: Call, partials: PartialColumns) -> PlannedResult:
     """HyperLogLog++ with Spark's hash and registers; a register's index and value are one number."""
     if "collate" in call.argument_type():
-        raise PlanError(
+        raise not_supported(
             f"agg: approx_count_distinct of {call.argument_type()} is not supported (column {call.name}); cast its"
-            " argument to string",
-            code="MIXEDMODE_NOT_SUPPORTED",
+            " argument to string"
         )
     deviation = float(call.function.relativeSD())
     precision = math.ceil(2.0 * math.log(1.106 / deviation) / math.log(2.0))
     if precision > _MAX_PRECISION:
-        raise PlanError(
+        raise not_supported(
             f"agg: approx_count_distinct with rsd {deviation} is not supported (column {call.name}): it needs"
-            f" 2^{precision} registers for each key; 2^{_MAX_PRECISION} are allowed, that is rsd 0.0022 or more",
-            code="MIXEDMODE_NOT_SUPPORTED",
+            f" 2^{precision} registers for each key; 2^{_MAX_PRECISION} are allowed, that is rsd 0.0022 or more"
         )
     value, width = call.arguments[0], "SMALLINT" if precision <= 9 else "INT"
     hashed = f"xxhash64({value})"

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 
-from ....errors import PlanError
+from ....errors import PlanError, not_supported
 from ....runtime.catalyst.frame_columns import with_frames
 from ....runtime.catalyst.spark_expressions import class_name, items, tree
 from ....runtime.catalyst.spark_joins import SparkJoin, renewed, share_attributes
@@ -102,10 +102,9 @@ class JoinCondition:
         """Raise PlanError for what Spark refuses where both sides are streams, and what cannot be asked of pairs."""
         self.check_output_mode("append")
         if self.join.kind == "CROSS" or not self.join.keys:
-            raise PlanError(
+            raise not_supported(
                 "join: stream-stream join without equality predicate is not supported, as in Spark: every row would"
-                " have to wait for all that come; have a column of one side equal to one of the other in the condition",
-                code="MIXEDMODE_NOT_SUPPORTED",
+                " have to wait for all that come; have a column of one side equal to one of the other in the condition"
             )
         for expression in [one for pair in self.join.keys for one in pair] + list(self.join.others):
             for node in tree(expression):

@@ -7,18 +7,16 @@ as the query runs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import DataStreamWriter
 from pyspark.sql.utils import ForeachBatchFunction
 
 from ...jvm.gateway import java_class
 from ...support.ids import BatchId
 from .unread_batches import UnreadBatch, UnreadSink, note_function
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming import DataStreamWriter
 
 _HELPER = "org.apache.spark.sql.execution.streaming.sources.PythonForeachBatchHelper"
 

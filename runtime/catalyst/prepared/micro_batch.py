@@ -12,17 +12,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.clientserver import ClientServer  # type: ignore[import-untyped]
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from ...jvm.gateway import java_session, logical_plan
 from ..spark_expressions import class_name, items
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _ALIKE = "_mixedmode_alike"
 _RDD = "_mixedmode_rdd"

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame as AnyDataFrame
+from pyspark.sql import SparkSession
 from pyspark.sql.classic.dataframe import DataFrame
 
 from ...jvm.compiled_class import compiled_class
-from ...jvm.gateway import java_class, java_session, java_type
+from ...jvm.gateway import java_class, java_session, java_type, new
 from .micro_batch import AlikeFrames, note_partitions, query_behind
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame as AnyDataFrame
-    from pyspark.sql import SparkSession
-
     from ...support.ids import BatchId
 
 _FUNCTION = "_mixedmode_function"
@@ -174,11 +173,7 @@ def begin_unread(batch: AnyDataFrame) -> bool:
         execution = query_behind(batch)
         if execution is None:
             return False
-        sink = (
-            compiled_class(batch.sparkSession, _SINK, _SOURCE)
-            .getDeclaredConstructor(_array(batch, "java.lang.Class"))
-            .newInstance(_array(batch, "java.lang.Object"))
-        )
+        sink = new(batch.sparkSession, compiled_class(batch.sparkSession, _SINK, _SOURCE))
         sink.setFunction(function)
         UnreadSink(sink, execution.sink(), execution, function).begin()
     except (Py4JError, PySparkException, TypeError):  # another version of Spark
@@ -215,8 +210,3 @@ def _set_sink(execution: Any, sink: Any) -> None:
     field = kind.getDeclaredField("sink")
     field.setAccessible(True)
     field.set(execution, sink)
-
-
-def _array(batch: AnyDataFrame, name: str) -> Any:
-    gateway: Any = batch.sparkSession.sparkContext._gateway
-    return gateway.new_array(java_class(batch.sparkSession, name), 0)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 
 from ...jvm.gateway import java_class
 from ...jvm.spark_errors import error_text
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 #: Days that Spark takes a month for in a duration.
 _DAYS_PER_MONTH = 31

@@ -125,7 +125,8 @@ def check_destination(destination: str, savepoint_id: str | None = None) -> None
             code="MIXEDMODE_SAVEPOINT_UNWRITABLE",
         )
     # A claim that was cut short says nothing.
-    names = sorted(name for name in _names(filesystem, folder) if not name.startswith(f"{CLAIM}."))
+    found = (info.base_name for info in list_files(filesystem, folder))
+    names = sorted(name for name in found if not name.startswith(f"{CLAIM}."))
     if not names:
         return
     if MANIFEST in names:
@@ -141,10 +142,6 @@ def check_destination(destination: str, savepoint_id: str | None = None) -> None
         f"{destination!r} {what}; a savepoint needs a folder that is empty or does not exist",
         code="MIXEDMODE_SAVEPOINT_UNWRITABLE",
     )
-
-
-def _names(filesystem: fs.FileSystem, folder: str) -> list[str]:
-    return [info.base_name for info in list_files(filesystem, folder)]
 
 
 def probe_destination(destination: str) -> None:

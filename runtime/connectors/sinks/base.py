@@ -23,6 +23,7 @@ from ..staged_output import StagedOutput
 from ..staging import StagedFile, epoch_of
 from ..staging_folder import StagingFolder
 from ..transaction import SinkTransaction
+from .deliveries import Deliveries
 from .file_formats import check_stageable
 from .output_writers import OutputWriters, Replacement, WritingJob
 
@@ -68,15 +69,18 @@ class Sink(ABC):
     #: Whether rows of before go with the next commit, set before :meth:`open`; None: they never do.
     replacement: Replacement | None = None
 
-    #: Where tasks stage rows, from :meth:`open` on.
+    #: From :meth:`open` on: the session, which job it is, the same over restarts, and where tasks stage rows.
+    _spark: SparkSession
+    _job_id: JobId
     staging: StagingFolder
 
-    def __init__(self, schema: StructType) -> None:
-        #: The columns that go out.
-        self.schema = schema
-        #: Those that tasks stage.
+    def __init__(self, schema: StructType, deliveries: Deliveries | None = None) -> None:
+        #: The columns that tasks stage.
         self.staged_schema = schema
-        self._spark: SparkSession | None = None
+        #: Which of the staged rows go out, and under which names.
+        self.deliveries = deliveries or Deliveries()
+        #: The columns that go out.
+        self.schema = self.deliveries.schema(schema)
         #: Called right before each step that others can see; raises if this driver may not do it any more.
         self.guard: Callable[[], None] = lambda: None
         #: The call of a user's function that has not returned, in words; None: there is none.
@@ -90,7 +94,7 @@ class Sink(ABC):
             staging: where tasks stage rows; sinks may choose another place.
             job_id: which job it is, the same over restarts.
         """
-        self._spark = spark
+        self._spark, self._job_id = spark, job_id
         self.staging = staging
 
     @property
@@ -177,5 +181,4 @@ class Sink(ABC):
 
     def frame(self, files: Sequence[StagedFile]) -> DataFrame:
         """Staged rows as a batch DataFrame."""
-        assert self._spark is not None, "open() comes first"
         return self.staging.frame(self._spark, self.staged_schema, files)

@@ -14,18 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from ...catalyst.columns import quoted
 from ...catalyst.struct_fields import recast
 from ..staging import EPOCH_IN_NAME
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 #: Bits of the order column for the place of a row in its file; the others are the epoch's.
 _PLACE_BITS = 36
@@ -105,19 +101,11 @@ class Deliveries:
     def _rows(self, staged: DataFrame, epochs: Collection[int], places: tuple[str, str] | None) -> DataFrame:
         if self.whole is not None:
             return self.whole.arranged(staged)
-        names = [*staged.columns, *(places or ())]
-        chosen = [F.col(quoted(name)) for name in staged.columns]
-        key = self.key if len(epochs) > 1 else None  # one epoch has one row per key
-        more = [*_places(staged, places), *self._order(staged)]
-        if key is not None:
-            epoch = _other_than("epoch", names)
-            staged = _newest(staged.select(*chosen, *more, _epoch(staged).alias(epoch)), key, epoch)
-        elif more:
-            staged = staged.select(*chosen, *more)
-        else:
-            return staged
-        added = [*(places or ()), *[name for name in [self.order_column] if name is not None]]
-        return staged.select(*chosen, *[F.col(quoted(name)) for name in added])
+        added = [*_places(staged, places), *self._order(staged)]
+        if self.key is None or len(epochs) < 2:  # one epoch has one row per key
+            return staged.select("*", *added) if added else staged
+        epoch = _other_than("epoch", [*staged.columns, *(places or ()), self.order_column or ""])
+        return _newest(staged.select("*", *added, _epoch(staged).alias(epoch)), self.key, epoch)
 
     def _order(self, staged: DataFrame) -> list[Column]:
         if self.order_column is None:
@@ -141,8 +129,8 @@ def _places(staged: DataFrame, names: tuple[str, str] | None) -> list[Column]:
 def _newest(rows: DataFrame, key: tuple[str, ...], epoch: str) -> DataFrame:
     """Of each key the rows of its last epoch: one, or what operations behind the stage have made of it."""
     rank = _other_than("rank", rows.columns)
-    of_key = Window.partitionBy(*[F.col(quoted(name)) for name in key]).orderBy(F.col(epoch).desc())
-    return rows.withColumn(rank, F.rank().over(of_key)).where(F.col(rank) == 1)
+    of_key = Window.partitionBy(*map(quoted, key)).orderBy(F.desc(epoch))
+    return rows.withColumn(rank, F.rank().over(of_key)).where(F.col(rank) == 1).drop(rank, epoch)
 
 
 def _other_than(name: str, names: Collection[str]) -> str:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from ....errors import OptionError, PlanError
@@ -22,9 +22,6 @@ from ...spark_io import spark_formats
 from ...spark_io.spark_formats import FileFormat, UnwritableOptions, UnwritableSchema, check_parquet_schema
 from ...storage.folder_checks import check_folder
 from ...storage.spark_paths import UNREACHABLE, HadoopPlace
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
 

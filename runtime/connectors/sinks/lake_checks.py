@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
     ArrayType,
     CalendarIntervalType,
@@ -27,9 +27,6 @@ from ...spark_io.spark_delta import delta_reads
 from ...spark_io.spark_iceberg import iceberg_partitions
 from ...spark_io.spark_tables import can_store
 from .formats import format_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 logger = logging.getLogger(__name__)
 

@@ -18,25 +18,13 @@ from ..delivery_marks import DeliveryMarks
 from ..staging import epoch_of
 from ..transaction import SinkTransaction
 from .base import Sink
-from .deliveries import Deliveries
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
 
 class PerCheckpointSink(Sink):
-    """Hands a checkpoint's rows over when it completes; nobody is called for a checkpoint without rows.
-
-    Args:
-        schema: the columns that are staged; ``schema`` of the sink has those that are delivered.
-        deliveries: which of the staged rows are handed over.
-    """
-
-    def __init__(self, schema: StructType, deliveries: Deliveries | None = None) -> None:
-        super().__init__(schema)
-        self.deliveries = deliveries or Deliveries()
-        self.schema = self.deliveries.schema(schema)
+    """Hands a checkpoint's rows over when it completes; nobody is called for a checkpoint without rows."""
 
     @property
     def what_is_delivered(self) -> str:
@@ -71,7 +59,7 @@ class PerCheckpointSink(Sink):
 
 
 class DeliverySink(PerCheckpointSink):
-    """One that hands all rows over together, as a frame; arguments are those of :class:`PerCheckpointSink`."""
+    """One that hands all rows over together, as a frame."""
 
     @abstractmethod
     def hand_over(self, rows: DataFrame, transaction: SinkTransaction) -> None:

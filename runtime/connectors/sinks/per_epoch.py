@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from ....errors import OptionError
 from ...spark_io.spark_tables import check_view_name
@@ -16,27 +18,14 @@ from .base import Sink
 from .deliveries import Deliveries
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
     from .sink_spec import SinkSpec
 
 
 class PerEpochSink(Sink):
-    """Shows an epoch's rows as soon as they are there.
-
-    Args:
-        schema: the columns that are staged; ``schema`` of the sink has those that are shown.
-        deliveries: which of the staged rows are shown, and under which names.
-    """
+    """Shows an epoch's rows as soon as they are there."""
 
     guarantee = "at-least-once"
     shows_at_once = True
-
-    def __init__(self, schema: StructType, deliveries: Deliveries | None = None) -> None:
-        super().__init__(schema)
-        self.deliveries = deliveries or Deliveries()
-        self.schema = self.deliveries.schema(schema)
 
     def rows(self, epoch: EpochNumber, files: Sequence[StagedFile]) -> DataFrame:
         """What is shown of staged files."""
@@ -75,13 +64,12 @@ class MemorySink(PerEpochSink):
 
     def open(self, *args: object) -> None:
         super().open(*args)  # type: ignore[arg-type]
-        assert self._spark is not None
         self._rows = self._spark.createDataFrame([], self.schema)
         self._rows.createOrReplaceTempView(self.view)
 
     def deliver(self, epoch: EpochNumber, files: Sequence[StagedFile]) -> None:
         if files:
-            assert self._spark is not None and self._rows is not None
+            assert self._rows is not None
             # Collected on purpose: the staged files go away, and a memory sink is meant for few rows.
             fresh = self._spark.createDataFrame(self.rows(epoch, files).collect(), self.schema)
             self._rows = fresh if self.deliveries.whole is not None else self._rows.unionAll(fresh)

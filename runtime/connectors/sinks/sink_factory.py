@@ -11,15 +11,14 @@ from collections.abc import Callable
 from ....errors import OptionError
 from ...support.notebook_html import is_shown
 from ...support.redaction import redacted
-from ..parquet_form import PARQUET_OPTIONS
 from .base import Guarantee, Sink
-from .files import ParquetSink
 from .foreach_batch import ForeachBatchSink
 from .foreach_rows import ForeachSink
-from .formats import KNOWN_OPTIONS, format_of
+from .formats import names_of
 from .kafka.guarantee import OPTION as GUARANTEE
 from .kafka.messages import FORMAT as KAFKA
 from .kafka.sink import KafkaSink
+from .parquet import ParquetSink
 from .per_epoch import ConsoleSink, MemorySink, NoopSink
 from .sink_spec import SinkSpec
 from .spark_writer import SparkWriterSink
@@ -35,16 +34,16 @@ def make_sink(spec: SinkSpec) -> Sink:
         _check_kafka(spec)
         if spec.guarantee != "at-least-once":
             return KafkaSink(spec.schema, spec.options, spec.deliveries)
-    function, is_ours = spec.foreach_batch, format_of(spec.format).is_ours
-    if spec.table is None and (is_ours or function is not None):
+    if spec.is_built_in:
         _check_options(spec)
     _check_order_column(spec)
-    if spec.table is not None and (function is not None or (is_ours and spec.format != "parquet")):
+    if spec.table is not None and not spec.known.is_lasting:
         raise OptionError(f"{spec.name} has no tables; use toTable with a format that tables have (parquet, delta, …)")
-    if function is not None:
-        return (ForeachSink if spec.name == "foreach" else ForeachBatchSink)(spec.schema, function, spec.deliveries)
-    if spec.table is None and is_ours:
-        return _OURS[spec.format](spec)
+    if spec.foreach_batch is not None:
+        made = ForeachSink if spec.name == "foreach" else ForeachBatchSink
+        return made(spec.schema, spec.foreach_batch, spec.deliveries)
+    if spec.is_built_in:
+        return _BUILT_IN[spec.format](spec)
     return SparkWriterSink(
         spec.schema,
         spec.format,
@@ -57,12 +56,9 @@ def make_sink(spec: SinkSpec) -> Sink:
     )
 
 
-#: The formats that are ours (:mod:`.formats`), and what makes their sinks.
-_OURS: dict[str, Callable[[SinkSpec], Sink]] = {
-    "parquet": ParquetSink.of,
-    "memory": MemorySink.of,
-    "console": ConsoleSink.of,
-    "noop": NoopSink.of,
+#: What makes the sinks of the built-in formats (:mod:`.formats`).
+_BUILT_IN: dict[str, Callable[[SinkSpec], Sink]] = {
+    sink.name: sink.of for sink in (ParquetSink, MemorySink, ConsoleSink, NoopSink)
 }
 
 
@@ -70,8 +66,8 @@ def check_guarantee(sink: Sink, wanted: Guarantee | None) -> None:
     """Raise OptionError if a sink does not give the guarantee that was asked for."""
     if wanted == "exactly-once" and sink.guarantee != wanted:
         raise OptionError(
-            f"{GUARANTEE} = {wanted!r}, and {sink.name} gives {sink.guarantee}; leave the option out, or use what is"
-            " exactly-once: parquet, kafka, delta, foreachBatch with a function that is idempotent by its id",
+            f"{GUARANTEE} = {wanted!r}, and {sink.name} gives {sink.guarantee}; leave the option out, or use"
+            f" {names_of(lambda one: one.is_exactly_once)} with a function that is idempotent by its id",
             code="MIXEDMODE_OPTION_CONFLICT",
         )
 
@@ -93,7 +89,7 @@ def _check_order_column(spec: SinkSpec) -> None:
     order_column = spec.deliveries.order_column
     if order_column is None:
         return
-    if spec.table is None and spec.foreach_batch is None and format_of(spec.format).is_ours:
+    if spec.is_built_in and spec.foreach_batch is None:
         raise OptionError(
             f"execution.sink.order-column = {order_column!r} does not go with format {spec.name}, whose rows are not"
             " handed over once per checkpoint; it works with foreachBatch, with toTable, and with the formats that"
@@ -110,19 +106,18 @@ def _check_order_column(spec: SinkSpec) -> None:
 
 def _check_options(spec: SinkSpec) -> None:
     """Raise OptionError for an option, or a layout, that a sink of ours would not look at."""
-    allowed = KNOWN_OPTIONS | (PARQUET_OPTIONS if spec.name == "parquet" else {})
+    allowed = spec.known.options
     for written, text in spec.options.items():
         if written.lower() in allowed:
             continue
         near = difflib.get_close_matches(written.lower(), allowed, n=1, cutoff=0.7)
-        known = ", ".join(allowed.values())
-        hint = f"did you mean {allowed[near[0]]}?" if near else f"its options are {known}"
+        hint = f"did you mean {allowed[near[0]]}?" if near else f"its options are {', '.join(allowed.values())}"
         shown = repr(redacted(text)) if is_shown(written) else "(not shown)"
         raise OptionError(
             f"{spec.name} does not know the option {written} = {shown}; {hint}", code="MIXEDMODE_OPTION_UNKNOWN"
         )
-    if spec.partition_by and spec.name != "parquet":
+    if spec.partition_by and not spec.known.takes_partitions:
         raise OptionError(
-            f"{spec.name} does not support partitionBy; it works with parquet, the formats that Spark's DataFrameWriter"
-            " writes (csv, json, orc, delta, …) and with toTable, or write partitions yourself in foreachBatch"
+            f"{spec.name} does not support partitionBy; it works with {names_of(lambda one: one.takes_partitions)}, and"
+            " with toTable, or write partitions yourself in foreachBatch"
         )

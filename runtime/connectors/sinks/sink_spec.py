@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .base import Guarantee
 from .deliveries import Deliveries
 from .foreach_rows import RowByRow
+from .formats import SinkFormat, format_of
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -47,3 +48,13 @@ class SinkSpec:
         if self.foreach_batch is None:
             return self.format
         return "foreach" if isinstance(self.foreach_batch, RowByRow) else "foreachBatch"
+
+    @property
+    def known(self) -> SinkFormat:
+        """What is known of the format, or of the method."""
+        return format_of(self.format if self.foreach_batch is None else "foreachBatch")
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether a sink of ours writes it."""
+        return self.table is None and (self.foreach_batch is not None or self.known.is_built_in)

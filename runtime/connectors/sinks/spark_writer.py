@@ -20,7 +20,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from ....errors import OptionError, SetupError
 from ...catalyst.columns import column_fold
@@ -29,9 +31,7 @@ from ...jvm.spark_errors import spark_says
 from ...spark_io.connector_packages import package_hint
 from ...spark_io.spark_formats import data_source
 from ...support.failpoints import failpoint
-from ...support.ids import JobId
 from ..staging import epoch_of
-from ..staging_folder import StagingFolder
 from ..transaction import first_ordinal
 from .base import Guarantee
 from .deliveries import Deliveries
@@ -42,7 +42,7 @@ from .file_formats import (
     check_rows_writable,
     file_format,
 )
-from .formats import format_of
+from .formats import format_of, names_of
 from .kafka.few_messages import few_messages
 from .kafka.messages import FORMAT as KAFKA
 from .kafka.messages import check_messages, topic_of
@@ -54,9 +54,6 @@ from .table_checks import check_table
 from .transaction_memory import TransactionMark, memory_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
     from ..transaction import SinkTransaction
 
 
@@ -90,25 +87,20 @@ class SparkWriterSink(DeliverySink):
         self.name = format
         self.path = path
         self.table = table
-        self._options = dict(options or {})
+        #: The writer's.
+        self.options = dict(options or {})
         self._partition_by = tuple(partition_by)
         self._memory = memory_of(format, transactional)
         self.guarantee: Guarantee = "at-least-once" if self._memory is None else "exactly-once"
         self.fencing = None if self._memory is None else self._memory.fencing
-        self._job_id: JobId | None = None
         self._writers: OutputWriters | None = None
         not_theirs = () if self._memory is None else self._memory.ours
-        ours = [name for name in self._options if name.lower() in {one.lower() for one in not_theirs}]
+        ours = [name for name in self.options if name.lower() in {one.lower() for one in not_theirs}]
         if ours:
             raise OptionError(
-                f"option {ours[0]} = {self._options[ours[0]]!r} is set by the job itself, to its own id and the"
+                f"option {ours[0]} = {self.options[ours[0]]!r} is set by the job itself, to its own id and the"
                 f" checkpoint's; leave it out, or set execution.sink.transactional to false"
             )
-
-    @property
-    def options(self) -> Mapping[str, str]:
-        """The writer's."""
-        return self._options
 
     @property
     def can_replace(self) -> bool:  # type: ignore[override]
@@ -124,7 +116,7 @@ class SparkWriterSink(DeliverySink):
     def writers(self, spark: SparkSession) -> OutputWriters | None:
         if self._writers is None and self._remembers(spark):
             assert self.path is not None, "it is a folder"
-            self._writers = OutputWriters(HadoopFolder(spark, self.path, self._options))
+            self._writers = OutputWriters(HadoopFolder(spark, self.path, self.options))
         return self._writers
 
     def has_rows(self, spark: SparkSession) -> bool:
@@ -132,7 +124,7 @@ class SparkWriterSink(DeliverySink):
 
     def describe(self) -> str:
         if self._is_kafka:
-            topic = topic_of(self._options)
+            topic = topic_of(self.options)
             return (
                 f"kafka, {'the topic in column topic' if topic is None else f'topic {topic}'}: at-least-once (messages"
                 f" of a checkpoint may be sent again after a failure), sent when it completes{self.what_is_delivered}"
@@ -158,9 +150,9 @@ class SparkWriterSink(DeliverySink):
                     code="MIXEDMODE_CONNECTOR_MISSING",
                 ) from error
             raise OptionError(
-                f"format {self.name!r} is not supported; use one of parquet, memory, console, noop, any that this"
-                " session can write (csv, json, orc, jdbc, a registered Python data source, delta with its package, …),"
-                f" or foreachBatch. Spark says: {spark_says(error)}"
+                f"format {self.name!r} is not supported; use one of {names_of(lambda one: one.is_built_in)}, any"
+                " that this session can write (csv, json, orc, jdbc, a registered Python data source, delta with its"
+                f" package, …), or foreachBatch. Spark says: {spark_says(error)}"
             ) from error
         if self.table is None and not self.path and format_of(self.name).needs_path:
             raise OptionError(
@@ -168,14 +160,14 @@ class SparkWriterSink(DeliverySink):
                 code="MIXEDMODE_LOCATION_MISSING",
             )
         if self._is_kafka:
-            check_messages(self.schema, self._options, column_fold(spark))
+            check_messages(self.schema, self.options, column_fold(spark))
         check_partition_columns(self._partition_by, self.schema, column_fold(spark))
-        check_rows_writable(spark, self.name, self.schema, self._options, self._partition_by)
+        check_rows_writable(spark, self.name, self.schema, self.options, self._partition_by)
         if self.table is None:
-            check_jdbc(spark, self.name, self._options)
+            check_jdbc(spark, self.name, self.options)
         if self.table is not None:
             check_table(spark, self.table, self.name, self.schema, self._partition_by)
-        check_lake(spark, self.name, (self.table, self.path), self.schema, self._partition_by, self._options)
+        check_lake(spark, self.name, (self.table, self.path), self.schema, self._partition_by, self.options)
         super().check(spark)
 
     @property
@@ -189,23 +181,17 @@ class SparkWriterSink(DeliverySink):
 
     def check_place(self, spark: SparkSession) -> None:
         if self.path and self.table is None and file_format(spark, self.name) is not None:
-            check_hadoop_folder(spark, self.path, self._options)
+            check_hadoop_folder(spark, self.path, self.options)
             OutputFolder(spark, "path", self.path, self.path).check_shown(self._partition_by, column_fold(spark))
-
-    def open(self, spark: SparkSession, staging: StagingFolder, job_id: JobId) -> None:
-        super().open(spark, staging, job_id)
-        self._job_id = job_id
 
     def fence(self) -> None:
         if self.fencing is not None and self.branch:
-            assert self._spark is not None and self._job_id is not None, "open() comes first"
             nothing = self._spark.createDataFrame([], self.schema)
             self._write(nothing, TransactionMark(self._job_id, first_ordinal(self.branch)), replaces=False)
 
     def commit(self, transaction: SinkTransaction) -> None:
         replaces = self.replaces_now
         if replaces and not transaction.files:
-            assert self._spark is not None, "open() comes first"
             self.hand_over(empty_frame(self._spark, self.schema), transaction)
         super().commit(transaction)
         if replaces:
@@ -216,7 +202,7 @@ class SparkWriterSink(DeliverySink):
     def hand_over_transaction(self, transaction: SinkTransaction) -> None:
         epochs = {epoch_of(file.name) for file in transaction.files}
         few = None
-        if self._is_kafka and self._spark is not None and self.deliveries.is_as_staged(epochs):
+        if self._is_kafka and self.deliveries.is_as_staged(epochs):
             few = few_messages(self._spark, self.staging, self.staged_schema, transaction.files)
         if few is None:
             super().hand_over_transaction(transaction)
@@ -224,10 +210,8 @@ class SparkWriterSink(DeliverySink):
             self.hand_over(few, transaction)
 
     def hand_over(self, rows: DataFrame, transaction: SinkTransaction) -> None:
-        if self._spark is not None:
-            # Spark looks a data source of Python's up in this thread's session, and in no other.
-            activate(self._spark)
-        assert self._job_id is not None, "open() comes first"
+        # Spark looks a data source of Python's up in this thread's session, and in no other.
+        activate(self._spark)
         mark = TransactionMark.of(self._job_id, transaction, self.branch)
         writers = None if self.writer is None else self.writers(rows.sparkSession)
         if writers is not None and self.writer is not None:
@@ -238,7 +222,7 @@ class SparkWriterSink(DeliverySink):
             writers.sign_again(self.writer)  # Spark removes the whole folder to overwrite it
 
     def _write(self, rows: DataFrame, mark: TransactionMark, *, replaces: bool) -> None:
-        options = dict(self._options)
+        options = dict(self.options)
         if self._memory is not None:
             if self._memory.has(rows, self.table, self.path, mark):
                 return

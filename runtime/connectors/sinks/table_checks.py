@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from ....errors import OptionError, PlanError
@@ -18,9 +18,6 @@ from ...jvm.spark_errors import NOT_THERE, spark_says
 from ...spark_io.spark_tables import can_store, check_name, has_catalog, name_parts
 from .file_formats import file_format
 from .formats import format_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
 

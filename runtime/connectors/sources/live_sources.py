@@ -13,7 +13,7 @@ from typing import Literal
 
 from pyspark.sql import DataFrame
 
-from ....errors import PlanError
+from ....errors import PlanError, not_supported
 from ...spark_io.brokers import check_reachable
 from ...spark_io.source_cleaners import can_be_taken
 from ...spark_io.spark_sources import sources
@@ -162,12 +162,11 @@ def check_replayable(live: DataFrame) -> None:
                 code="MIXEDMODE_POSITION_UNKNOWN",
             )
         if source.cleans and not can_be_taken(live.sparkSession):
-            raise PlanError(
+            raise not_supported(
                 f"live source {source.name} has cleanSource = {source.options['cleansource']!r}: this version of Spark"
                 " takes files away as soon as the next micro-batch begins, and a job that goes on from its last"
                 " checkpoint reads again what came behind it. Leave the option out, and take away what is older than"
-                " the last checkpoint by other means",
-                code="MIXEDMODE_NOT_SUPPORTED",
+                " the last checkpoint by other means"
             )
 
 

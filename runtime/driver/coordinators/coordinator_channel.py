@@ -70,7 +70,8 @@ class UserChannel:
         self._channel = self._made_channel(shards, parts, latest)
         self._number = 1 if restored is None else restored.next_number
         self._counts = {"eventsSent": 0, "eventsDelivered": 0, "eventsReceived": 0}
-        self._news = False
+        #: True if events were sent since the last checkpoint.
+        self.has_news = False
         self._is_open = False
         self._failure: BaseException | None = None
 
@@ -104,7 +105,7 @@ class UserChannel:
                 waiting = StoredEvents(b"", inboxes).redealt(before, after)
                 self.shards = len(after)
                 self._channel = self._made_channel(self.shards, waiting.parts, self._channel.holder.latest)
-                self._news = True
+                self.has_news = True
             for shard in all_shards(self.shards):
                 self._call("subtaskReset", shard, latest)
 
@@ -159,7 +160,7 @@ class UserChannel:
             for shard in to:
                 self._channel.holder.send(shard, stored)
             self._counts["eventsSent"] += len(to)
-            self._news = True
+            self.has_news = True
         self._wake()
 
     @property
@@ -196,17 +197,12 @@ class UserChannel:
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
-    @property
-    def has_news(self) -> bool:
-        """True if events were sent since the last checkpoint."""
-        return self._news
-
     def begin(self, checkpoint_id: CheckpointId) -> StoredEvents:
         """The coordinator's part of a checkpoint; from here on its events are buffered."""
         self.check()
         with self.lock, self._mutex:
             data, parts = self._channel.begin(checkpoint_id, self._snapshot)
-            self._news = False
+            self.has_news = False
         inboxes = tuple(part.inbox for part in parts)
         kept = tuple((shard, event.text) for shard, part in by_shard(parts) for event in part.kept)
         return StoredEvents(data, inboxes, (*self._arrived, *kept))
@@ -234,7 +230,7 @@ class UserChannel:
         """The checkpoint has been given up: what was buffered goes on its way, and the next one has it to tell."""
         with self._mutex:
             self._channel.abort(checkpoint_id)
-            self._news = True
+            self.has_news = True
         self._wake()
 
     @property

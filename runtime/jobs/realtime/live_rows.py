@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ...catalyst.columns import quoted
@@ -33,9 +33,6 @@ from ...tasks.realtime.portion_rows import PortionRows
 from ...tasks.shard.task_sorter import SortPlan
 from ..few_partials import FewPartials
 from ..shuffle import exchanged_by_shard, key_group
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 #: Options of the source that the user may have left open: the broker is asked 200 times a second for each partition,
 #: and not once for each row.

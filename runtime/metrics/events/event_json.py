@@ -35,7 +35,7 @@ def to_line(event: RunEvent) -> bytes:
     if isinstance(event, UnknownEvent):
         return msgspec.json.encode(event.body) + b"\n"
     # Not asdict(): it copies all that is below.
-    body = {name: getattr(event, name) for name in _names(type(event))}
+    body = {name: getattr(event, name) for name in _NAMES[type(event)]}
     return msgspec.json.encode({"v": VERSION, "event": type(event).__name__, **body}, enc_hook=str) + b"\n"
 
 
@@ -62,10 +62,6 @@ def of_json(body: Mapping[str, Any]) -> RunEvent | None:
         return msgspec.convert({**common, "kind": kind, "body": dict(body)}, UnknownEvent)
     except (KeyError, msgspec.ValidationError):
         return None
-
-
-def _names(kind: type[RunEvent]) -> tuple[str, ...]:
-    return _NAMES[kind]
 
 
 _NAMES = {kind: tuple(one.name for one in fields(kind)) for kind in (*EVENTS.values(), UnknownEvent)}

@@ -10,7 +10,6 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from ..events.events import EpochApplied
 from ..run_records import Happening, RunRecord
 from ..status import JobStatus
 from ..units import clock, count, digits, iso, lasting, size, span, whole
@@ -202,12 +201,9 @@ def _slowest(runs: Sequence[RunRecord]) -> Iterator[dict[str, Any]]:
             for shard in stage.slowest:
                 key = (stage.uid, shard.shard)
                 if key not in worst or shard.seconds > worst[key]["seconds"]:
-                    worst[key] = _shard(stage.uid, shard.shard, shard.seconds, shard.rows, epoch)
+                    told = {"seconds": shard.seconds, "rows": shard.rows, "epoch": epoch}
+                    worst[key] = {"stage": stage.uid, "shard": shard.shard, **told}
     yield from sorted(worst.values(), key=lambda one: -one["seconds"])
-
-
-def _shard(stage: str, shard: int, seconds: float, rows: int, epoch: EpochApplied) -> dict[str, Any]:
-    return {"stage": stage, "shard": shard, "seconds": seconds, "rows": rows, "epoch": epoch}
 
 
 def _shard_rows(shards: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

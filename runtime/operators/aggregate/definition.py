@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pyarrow as pa
+from pyspark.sql import Column
 from pyspark.sql.types import DataType, StructType
 
 from ....state.keys.key_hash import is_hashable
@@ -20,9 +21,6 @@ from .buffers import Buffer, DecimalSumBuffer
 from .columns import GROUPING_ID_COLUMN, ROWS_COLUMN, SESSION_START_COLUMN
 from .grouping import GroupingSets
 from .results import Result
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 #: The number of rows, as the planner writes it for ``count(*)``.
 COUNT_ROWS = "count(1)"

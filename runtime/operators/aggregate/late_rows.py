@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ...catalyst.columns import event_time_us, quoted
@@ -16,8 +17,6 @@ from ..admission import is_over
 from .definition import interval
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from .definition import Aggregation, GroupColumns
 
 #: Columns that are added for the comparison.

@@ -22,9 +22,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
@@ -42,9 +43,6 @@ from .identity import output_identity, output_record
 from .late_rows import late_rows
 from .run import KeyedRun
 from .session_run import SessionRun
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 
 class AggregateOperator(Aggregation, OutputsUnsorted):
@@ -175,7 +173,7 @@ class AggregateOperator(Aggregation, OutputsUnsorted):
             start, slide_us = f"{names[given.sliding.place]}.start", given.sliding.slide_us
             frame = frame.withColumn("__time", given.sliding.time).select("*", *groups)
             is_latest = f"__time < {start} + {interval(slide_us)}"
-            if self._window_type(given.sliding.place).tz is not None:
+            if self.key_schema.field(self.keys[given.sliding.place].column).type.field("start").type.tz is not None:
                 # As numbers: Spark adds days by the calendar of the time zone, and looks at it for each row.
                 is_latest = f"unix_micros(__time) < unix_micros({start}) + {slide_us}L"
             counted = [f"count_if({is_latest}) AS {ROWS_COLUMN}"]
@@ -206,10 +204,6 @@ class AggregateOperator(Aggregation, OutputsUnsorted):
             else:
                 selected.append(f"{name} AS {quoted(key.column)}")
         return partial.selectExpr(*selected, *others, *partial.columns[len(names) + len(others) :])
-
-    def _window_type(self, place: int) -> pa.TimestampType:
-        """The type of the bounds of the windows that are a key."""
-        return self.key_schema.field(self.keys[place].column).type.field("start").type
 
     def prepares_by(self, epoch: EpochSpec) -> Hashable:
         """Whether the rows have to be put in order."""

@@ -96,7 +96,7 @@ class SessionRun(AggregateRun):
         """Sort by key and start, and make one of those that touch."""
         if not len(owners):
             return owners, columns
-        begins, ends = (_micros(column) for column in columns[:2])
+        begins, ends = (column.cast(pa.int64()).to_numpy(zero_copy_only=False) for column in columns[:2])
         # Stable: of sessions with equal starts, those from the state come first.
         order = np.lexsort((begins, owners))
         owners, begins, ends = owners[order], begins[order], ends[order]
@@ -154,10 +154,6 @@ class SessionRun(AggregateRun):
         self.cells.write(
             work.groups[changed], [names[i] for i in changed.tolist()], [values[i] for i in changed.tolist()], changes
         )
-
-
-def _micros(times: pa.Array) -> np.ndarray:
-    return times.cast(pa.int64()).to_numpy(zero_copy_only=False)
 
 
 def _first_ends_ms(ends: pa.Array, lengths: np.ndarray) -> np.ndarray:

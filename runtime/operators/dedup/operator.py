@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     BooleanType,
@@ -46,9 +46,6 @@ from .definition import Deduplication
 from .few_rows import FewDedupRows, few_dedup_rows
 from .run import DedupRun
 from .survivor import survivor
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 #: Types of keys that are equal if and only if they are encoded alike (strings with a collation are no keys).
 _EQUAL_BY_BYTES = (IntegralType, StringType, DateType, TimestampType, TimestampNTZType, BooleanType, DecimalType)

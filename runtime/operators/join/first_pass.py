@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ...catalyst.spark_observations import unobserved
@@ -25,8 +26,6 @@ from ..contract import INPUT_ROWS, EpochSpec, FirstPass
 from .columns import LEFT, MATCHED_COLUMN, PAIR, RIGHT, SIDE_COLUMN, TIME_COLUMN
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
     from .definition import StreamJoin
 
 #: What the event times of left and right are called beside each other, and the keys of the side that is not kept.

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
 
 from .columns import LEFT, RIGHT, SIDE_COLUMN, SIDE_NAMES, side_column
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 def late_sides_schema(left: StructType, right: StructType) -> StructType:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
@@ -26,8 +27,6 @@ from .late_rows import by_side
 from .run import JoinRun
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from ....state.keys.registry import StateRegistry
 
 #: What becomes of rows in a first pass: a changed rule makes other rows of the same backlog.

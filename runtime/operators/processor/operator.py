@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import cloudpickle
+from pyspark.sql import DataFrame
 
 from ....errors import CheckpointMismatchError
 from ...catalyst.columns import quoted
@@ -20,8 +21,6 @@ from .run import ProcessorRun
 from .user_failure import explain_failure
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from ....state.keys.registry import StateRegistry
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
-from ....errors import PlanError, StateSchemaError
+from ....errors import PlanError, StateSchemaError, invalid_processor
 from ....state.backend.keyed import KeyedState
 from ....state.keys.key_space import TimerKind
 from ....state.keys.registry import StateRegistry
@@ -47,33 +47,26 @@ class DeclaringHandle(ProcessorHandle):
 
     def _arrow(self, name: str, parameter: str, schema: Any) -> pa.Schema:
         if not isinstance(schema, (str, StructType)):
-            raise PlanError(
-                f"{parameter} of state {name!r} is {schema!r}; give a StructType or a DDL string such as 'n long'",
-                code="MIXEDMODE_PROCESSOR_INVALID",
+            raise invalid_processor(
+                f"{parameter} of state {name!r} is {schema!r}; give a StructType or a DDL string such as 'n long'"
             )
         try:
             return arrow_schema(self._parse_ddl(schema) if isinstance(schema, str) else schema)
         except (PySparkException, ValueError) as error:
             said = schema if isinstance(schema, str) else schema.simpleString()
             first = str(error).strip().split("\n", 1)[0]
-            raise PlanError(
-                f"{parameter} {said!r} of state {name!r} cannot be used: {first}", code="MIXEDMODE_PROCESSOR_INVALID"
-            ) from error
+            raise invalid_processor(f"{parameter} {said!r} of state {name!r} cannot be used: {first}") from error
 
     def _declare(self, name: str, kind: str, schema: Schema, user_key: Schema | None, ttl_ms: int | None) -> _Undefined:
         if self._sealed:
             raise _declared_late(name)
         if ttl_ms is not None and self._time_mode != "processingTime":
-            raise PlanError(
+            raise invalid_processor(
                 f"state {name!r} declares ttlDurationMs={ttl_ms}, but the time mode is {self._time_mode!r}; "
-                "state TTL is measured in processing time and needs timeMode='processingTime'",
-                code="MIXEDMODE_PROCESSOR_INVALID",
+                "state TTL is measured in processing time and needs timeMode='processingTime'"
             )
         if ttl_ms is not None and ttl_ms <= 0:
-            raise PlanError(
-                f"state {name!r} declares ttlDurationMs={ttl_ms}; it must be greater than 0",
-                code="MIXEDMODE_PROCESSOR_INVALID",
-            )
+            raise invalid_processor(f"state {name!r} declares ttlDurationMs={ttl_ms}; it must be greater than 0")
         key_schema = None if kind != "map" else self._arrow(name, "userKeySchema", user_key)
         values = self._arrow(name, "valueSchema" if kind == "map" else "schema", schema)
         self.registry.declare(name, kind, values, user_key_schema=key_schema, ttl_ms=ttl_ms)
@@ -124,7 +117,7 @@ class _Undefined:
     def __getattr__(self, attribute: str) -> Any:
         if attribute.startswith("__"):
             raise AttributeError(attribute)
-        raise PlanError(f"{self._what}.{attribute}() in init(): {self._why}", code="MIXEDMODE_PROCESSOR_INVALID")
+        raise invalid_processor(f"{self._what}.{attribute}() in init(): {self._why}")
 
 
 class _Deleted:
@@ -145,22 +138,15 @@ class _Deleted:
 
 
 def _declared_late(name: str) -> PlanError:
-    return PlanError(
-        f"state {name!r} is declared in {_handler()}; declare it in init()", code="MIXEDMODE_PROCESSOR_INVALID"
-    )
+    return invalid_processor(f"state {name!r} is declared in {_handler()}; declare it in init()")
 
 
 def _deleted_late(name: str) -> PlanError:
-    return PlanError(
-        f"deleteIfExists({name!r}) in {_handler()}: state variables come and go in init() only",
-        code="MIXEDMODE_PROCESSOR_INVALID",
-    )
+    return invalid_processor(f"deleteIfExists({name!r}) in {_handler()}: state variables come and go in init() only")
 
 
 def _timers_without_key(call: str, method: str) -> PlanError:
-    return PlanError(
-        f"{call} in {method}(): there is no current key; use timers in handlers", code="MIXEDMODE_PROCESSOR_INVALID"
-    )
+    return invalid_processor(f"{call} in {method}(): there is no current key; use timers in handlers")
 
 
 def _handler() -> str:
@@ -229,9 +215,8 @@ class TaskHandle(ProcessorHandle):
 
     def _kind(self, method: str) -> Any:
         if self._time_mode not in KIND_OF_MODE:
-            raise PlanError(
-                f"{method}() needs timeMode 'eventTime' or 'processingTime'; the operator's is {self._time_mode!r}",
-                code="MIXEDMODE_PROCESSOR_INVALID",
+            raise invalid_processor(
+                f"{method}() needs timeMode 'eventTime' or 'processingTime'; the operator's is {self._time_mode!r}"
             )
         if self._phase != "handlers":
             raise _timers_without_key(f"{method}()", self._phase)

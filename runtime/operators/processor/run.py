@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from ....state.backend.keyed import KeyedState
-from ....state.backend.random_access import RocksDBKeyedState
+from ....state.backend.random_access import RandomAccessKeyedState
 from ....state.backend.sorted_pass import BatchKeyedState
 from ....state.keys.keygroups import ShardId
 from ....state.keys.keys import KeyCodec
@@ -48,7 +48,8 @@ class ProcessorRun:
 
     def __init__(self, operator: ProcessorStage, processor: StatefulProcessor, context: ShardContext) -> None:
         self._operator = operator
-        self._processor = processor
+        #: The user's, in this task.
+        self.processor = processor
         self._context = context
         self._epoch = context.epoch
         self._counters = context.counters
@@ -58,12 +59,7 @@ class ProcessorRun:
         self._keys = KeyByKey(self.calls, self._codec, context)
         self._handle: TaskHandle | None = None
         #: Of a live epoch that has begun.
-        self._state: RocksDBKeyedState | None = None
-
-    @property
-    def processor(self) -> StatefulProcessor:
-        """The user's, in this task."""
-        return self._processor
+        self._state: RandomAccessKeyedState | None = None
 
     @property
     def epoch_number(self) -> int:
@@ -95,13 +91,13 @@ class ProcessorRun:
     def begin(self) -> None:
         """Begin a live epoch, whose rows may come in several portions."""
         context = self._context
-        self._state = RocksDBKeyedState(
+        self._state = RandomAccessKeyedState(
             self._operator.registry, context.base, context.key_groups, self._epoch.processing_time_ms
         )
         self._begin(self._state)
 
     @property
-    def live_state(self) -> RocksDBKeyedState:
+    def live_state(self) -> RandomAccessKeyedState:
         """The state of a live epoch."""
         assert self._state is not None, "begin() comes first"
         return self._state
@@ -153,7 +149,7 @@ class ProcessorRun:
     def _blocks(self, state: KeyedState) -> BlockRun:
         operator = self._operator
         return BlockRun(
-            getattr(self._processor, BLOCK_HANDLER),
+            getattr(self.processor, BLOCK_HANDLER),
             state,
             operator.key_columns,
             operator.input_schema,
@@ -186,13 +182,13 @@ class ProcessorRun:
     def _end(self) -> None:
         """The processor's own hooks, if the input has ended; there is no current key, and no state to use."""
         for hook in self._operator.hooks.at_end if self._epoch.ending else ():
-            rows = getattr(self._processor, hook)()
+            rows = getattr(self.processor, hook)()
             if rows is not None:
                 self.calls.key = ()
                 self.calls.take(rows, self._epoch.watermark_ms)
         if self._operator.hooks.keeps_own_state:
             failpoint("task-events-snapshot")
-            kept = self._processor.snapshotShard()  # type: ignore[attr-defined]
+            kept = self.processor.snapshotShard()  # type: ignore[attr-defined]
             what = f"own state of a shard from {self._operator.processor_name}.snapshotShard()"
             self._context.events.own_state = encode(kept, what, self._operator.event_max_bytes)
 
@@ -206,16 +202,16 @@ class ProcessorRun:
             is_backlog=self._epoch.is_backlog,
         )
         self._handle = TaskHandle(state, operator.time_mode, coordinator)
-        self._processor.init(self._handle)
+        self.processor.init(self._handle)
         self._handle.enter("handlers")
         if not (operator.hooks.restores_own_state or events.inbox.events):
             return
-        types = types_by_name(getattr(self._processor, "eventTypes", ()), operator.processor_name)
+        types = types_by_name(getattr(self.processor, "eventTypes", ()), operator.processor_name)
         if operator.hooks.restores_own_state:
-            self._processor.restoreShard([decode(kept, types) for kept in events.inbox.own_state])  # type: ignore[attr-defined]
+            self.processor.restoreShard([decode(kept, types) for kept in events.inbox.own_state])  # type: ignore[attr-defined]
         for event in events.inbox.events:
             failpoint("task-events-received")
-            rows = self._processor.handleEvent(decode(event, types))  # type: ignore[attr-defined]
+            rows = self.processor.handleEvent(decode(event, types))  # type: ignore[attr-defined]
             if rows is not None:
                 self.calls.take(rows, self._epoch.watermark_ms)
             failpoint("task-events-handled")
@@ -224,9 +220,9 @@ class ProcessorRun:
         """Close the processor of a run that has come to its end; its handle is of no more use."""
         if self._handle is not None:
             self._handle.enter("close")
-        self._processor.close()
+        self.processor.close()
 
-    def _random(self, state: RocksDBKeyedState, keyed: KeyedRows, *, more: bool) -> None:
+    def _random(self, state: RandomAccessKeyedState, keyed: KeyedRows, *, more: bool) -> None:
         if self.calls.clock is not None:
             self._keys.had_due = more or state.has_base  # any key may have timers from before
             self._keys.in_order(self.calls.clock, state, keyed)
@@ -238,7 +234,7 @@ class ProcessorRun:
                 calls.handle_rows(rows, calls.row_times)
                 self._counters.keys += 1
 
-    def _fire_all_due(self, state: RocksDBKeyedState) -> None:
+    def _fire_all_due(self, state: RandomAccessKeyedState) -> None:
         """Behind all rows of the shard: its due timers in time order."""
         epoch, calls = self._epoch, self.calls
         for kind, upto_ms in (("event", epoch.firing_watermark_ms), ("processing", epoch.processing_timers_upto_ms)):

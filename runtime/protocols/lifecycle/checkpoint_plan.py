@@ -82,7 +82,9 @@ def plan_checkpoint(graph: JobGraph, executions: Mapping[str, Mapping[Execution,
         running[vertex.name] = known.get(Execution.RUNNING, IndexSet())
         finished[vertex.name] = known.get(Execution.FINISHED, IndexSet())
         to_trigger[vertex.name] = running[vertex.name] - _reached(graph, vertex.name, running)
-    return CheckpointPlan(*(_without_empty(tasks) for tasks in (to_trigger, running, finished)))
+    return CheckpointPlan(
+        *({name: subtasks for name, subtasks in tasks.items() if subtasks} for tasks in (to_trigger, running, finished))
+    )
 
 
 def _reached(graph: JobGraph, vertex: str, running: TaskSet) -> IndexSet:
@@ -95,7 +97,3 @@ def _reached(graph: JobGraph, vertex: str, running: TaskSet) -> IndexSet:
         elif senders:
             return graph.vertex(vertex).subtasks
     return reached
-
-
-def _without_empty(tasks: TaskSet) -> TaskSet:
-    return {vertex: subtasks for vertex, subtasks in tasks.items() if subtasks}

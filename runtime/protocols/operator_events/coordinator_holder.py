@@ -94,7 +94,8 @@ class CoordinatorHolder(Generic[T]):
     def __init__(
         self, shards: int, transmit: Callable[[ShardId, T], None], latest: CheckpointId = NO_CHECKPOINT
     ) -> None:
-        self._latest = latest
+        #: The newest checkpoint that has begun.
+        self.latest = latest
         self.gateways = SubtaskGateways(shards, transmit, latest)
         self._running = set(all_shards(shards))
         self._delivering: set[ShardId] = set()
@@ -111,11 +112,6 @@ class CoordinatorHolder(Generic[T]):
         if shard not in self._running:
             raise OperatorEventError(f"subtask {shard} does not run; send to it after its subtaskReset()")
         self.gateways[shard].send(event)
-
-    @property
-    def latest(self) -> CheckpointId:
-        """The newest checkpoint that has begun."""
-        return self._latest
 
     @property
     def pending(self) -> frozenset[CheckpointId]:
@@ -148,9 +144,9 @@ class CoordinatorHolder(Generic[T]):
             CheckpointError: it is not newer than all before, or the coordinator has not taken its snapshot for one
                 before: marked anew, the gateways would not close for that one, which could never be complete.
         """
-        if checkpoint_id <= self._latest:
+        if checkpoint_id <= self.latest:
             raise CheckpointError(
-                f"checkpoint {checkpoint_id} cannot begin: checkpoint {self._latest} has begun before, and ids ascend"
+                f"checkpoint {checkpoint_id} cannot begin: checkpoint {self.latest} has begun before, and ids ascend"
             )
         for number, pending in self._pending.items():
             if pending.data is None:
@@ -158,7 +154,7 @@ class CoordinatorHolder(Generic[T]):
                     f"checkpoint {checkpoint_id} cannot begin: the coordinator has not taken its snapshot for "
                     f"checkpoint {number} yet; complete or abort that one first"
                 )
-        self._latest = checkpoint_id
+        self.latest = checkpoint_id
         self._pending[checkpoint_id] = _Pending(set(self._running))
         if not self._running:
             return self._snapshot(checkpoint_id)
@@ -261,5 +257,5 @@ class CoordinatorHolder(Generic[T]):
 
         Protocol only, as :meth:`shard_failed`.
         """
-        self.gateways.rebuild(shard, self._latest)
+        self.gateways.rebuild(shard, self.latest)
         self._running.add(shard)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -60,17 +61,7 @@ class ConditionTask:
 class _Nothing:
     """Takes state and rows of a task that has none to give."""
 
-    def put(self, key: bytes, value: bytes) -> None:
-        raise AssertionError("what asks writes no state")
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise AssertionError("what asks writes no state, and puts nothing out")
 
-    def delete(self, key: bytes) -> None:
-        raise AssertionError("what asks writes no state")
-
-    def put_many(self, keys: object, values: object) -> None:
-        raise AssertionError("what asks writes no state")
-
-    def put_arrays(self, keys: object, values: object) -> None:
-        raise AssertionError("what asks writes no state")
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        raise AssertionError("what asks puts nothing out")
+    put = delete = put_many = put_arrays = write = _refuse

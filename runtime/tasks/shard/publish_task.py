@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from ....errors import MixedModeError
 from ...catalyst.types.arrow_functions import mapped_in_arrow
@@ -24,9 +26,6 @@ from ..report import NO_SHARD, REPORT_SCHEMA, ShardReport, report_batch
 from .shard_task import ShardTask
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
-
     from ...operators.output_transform import OutputTransform
 
 Batches = Iterator[pa.RecordBatch]

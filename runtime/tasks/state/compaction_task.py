@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql import DataFrame
 
 from ....state.keys.keygroups import ShardId
 from ....state.keys.keys import KeyCodec
@@ -26,9 +26,6 @@ from ...support.failpoints import failpoint
 from ...support.ids import EpochNumber
 from ..report import NO_SHARD, REPORT_COLUMN, REPORT_SCHEMA
 from ..shard_states import ShardStates
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True)

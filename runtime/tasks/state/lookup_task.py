@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.conversion import ArrowTableToRowsConversion
 from pyspark.sql.types import Row, StructField, StructType
@@ -17,9 +18,6 @@ from ....state.keys.keygroups import ShardId, key_group_of, shard_of
 from ....state.keys.keys import KeyCodec
 from ...catalyst.types.arrow_functions import mapped_in_arrow
 from .scan_task import RecordScan, RowScan, Scan, Shards, TimerScan, struct_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _COLUMNS = "name string, rows binary"
 _TIMERS = "timers"
@@ -94,7 +92,8 @@ def lookup(spark: SparkSession, shards: Shards, scans: Mapping[str, RowScan | Re
     for name, data in mapped_in_arrow(spark.range(0, 1, 1, 1), task, _COLUMNS).collect():
         scan = timers if name == _TIMERS else scans[name]
         with pa.ipc.open_stream(bytes(data)) as reader:
-            found[name] += [_own(scan, row) for row in _rows(reader.read_all(), scan.schema)]
+            rows = ArrowTableToRowsConversion.convert(reader.read_all(), scan.schema)
+            found[name] += [_own(scan, row) for row in rows]
     is_known = any(found.values())
     pending: dict[str, list[int]] = {}
     for ts_ms, kind in found.pop(_TIMERS):
@@ -112,10 +111,6 @@ def only_shard(group: int, parallelism: int, max_parallelism: int) -> tuple[Shar
         max_parallelism: number of key groups.
     """
     return (shard_of(group, parallelism, max_parallelism),)
-
-
-def _rows(table: pa.Table, schema: StructType) -> list[Row]:
-    return list(ArrowTableToRowsConversion.convert(table, schema))
 
 
 def _own(scan: Scan, row: Row) -> tuple[Any, ...]:

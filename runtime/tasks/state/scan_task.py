@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import fs
+from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType
 
@@ -35,9 +36,6 @@ from ...checkpoints.stored_checkpoints import StoredCheckpoints
 from ...operators.columnar.record_codec import RecordCodec, RecordListCodec
 from ...operators.processor.rows.row_writer import RowWriter
 from ...support.ids import CheckpointId
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 #: The setting that says where tasks put local copies.
 LOCAL_DIR = "spark.mixedmode.state.local-dir"

@@ -82,8 +82,7 @@ def test_foreach_batch_gets_the_whole_result_of_each_checkpoint(world: World) ->
     query.stop()
     world.land(PARTS[2])
     query = start(4)
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     so_far = PARTS[0] + PARTS[1] + PARTS[2]
     assert got[max(got)] == [tuple(row) for row in top(as_batch(world, so_far)).collect()]
 

@@ -64,16 +64,12 @@ LIVE = [[(k, END_S + s, v) for k, s, v in repeated(20, seed=part, step_s=5)] for
 def test_history_then_live_puts_out_one_row_a_key_and_goes_on_with_its_state(world: World) -> None:
     """The keys are those of one batch over everything; in the backlog the first row stays, live the first epoch's."""
     job = by_key_and_time(mixedmode.read(history=world.history(HISTORY), live=world.live()))
-    query = world.start(job)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(job))
     assert world.output() == rows_of(survivors(HISTORY, lambda event: event[:2]))
     again = [(k, s, v) for k, s, v in HISTORY if s > END_S - 90][:5]
-    world.land([*again, *LIVE[0]])
-    query.processAllAvailable()
+    world.feed(query, [*again, *LIVE[0]])
     world.land([*LIVE[0], *LIVE[1]])
-    query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None
+    support.finish(query)
     every = [*HISTORY, *LIVE[0], *LIVE[1]]
     frame = world.spark.createDataFrame([(k, support.at(s), v) for k, s, v in every], support.ROW_SCHEMA)
     assert sorted(row[:2] for row in world.output()) == sorted(
@@ -121,8 +117,7 @@ def test_stream_puts_out_and_drops_what_stock_does(worlds: Any, name: str) -> No
     try:
         for batch in BATCHES:
             for world, one in ((ours, query), (stock, other)):
-                world.land(batch)
-                one.processAllAvailable()
+                world.feed(one, batch)
     finally:
         other.stop()
     query.stop()
@@ -153,14 +148,10 @@ def test_within_the_watermark_a_backlog_gives_what_an_orderly_stream_does(world:
         within(mixedmode.read(history=world.history(events[:cut]), live=world.live())),
         {"pipeline.late-data.path": str(world.folder / "late")},
     )
-    assert query.wait_for("live", 300), query.exception()
-    for some in (events[cut:75], events[75:]):
-        world.land(some)
-        query.processAllAvailable()
+    support.live(query)
+    world.feed(query, events[cut:75], events[75:])
     world.land([("k0", 10, 5), ("new", 11, 5)])  # behind the watermark
-    query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None
+    support.finish(query)
     assert world.output() == rows_of(forgetful(events))
     assert len(world.output()) > 30, "keys come again"
     late = world.spark.read.parquet(str(world.folder / "late"))
@@ -174,12 +165,9 @@ def test_within_the_watermark_behind_another_deduplication_keys_are_forgotten_as
     """Its rows come when the watermark is still a delay behind them."""
     events = [(f"k{n % 4}", 37 * n, n % 3) for n in range(90)]
     first = by_key_and_time(mixedmode.read(history=world.history(events[:60]), live=world.live()))
-    query = world.start(first.dropDuplicatesWithinWatermark(["key"]))
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(first.dropDuplicatesWithinWatermark(["key"])))
     world.land(events[60:])
-    query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None
+    support.finish(query)
     assert world.output() == rows_of(forgetful(events))
     assert len(world.output()) < len(events), "some come before their key is forgotten"
 

@@ -55,8 +55,7 @@ def test_updates_of_a_rollup_are_stocks_batch_by_batch(world: World) -> None:
     world.queries.append(query)
     try:
         for batch in BATCHES:
-            world.land(batch)
-            stock_query.processAllAvailable()
+            world.feed(stock_query, batch)
             query.processAllAvailable()
             assert rows_of(world.spark.table("our_hours")) == rows_of(world.spark.table("stock_hours"))
     finally:
@@ -92,17 +91,13 @@ def test_a_delivery_of_several_epochs_has_the_last_row_of_each_group(world: Worl
         return {(row.key, row.odd, row.gid): row.total for row in rows}
 
     query = start(2)
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     world.land(BATCHES[1], BATCHES[2])
-    query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None
+    support.finish(query)
     query = start(4)
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     world.land(BATCHES[3])
-    query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None
+    support.finish(query)
     table: dict[Any, Any] = {}
     for rows in delivered:
         keyed = {(key, odd, gid): total for key, odd, total, gid in rows}
@@ -124,8 +119,7 @@ def test_a_backlog_and_its_end_give_what_a_batch_gives(world: World) -> None:
 
     history = world.history(BATCHES[0] + BATCHES[1])
     frame = mixedmode.read(history=history, live=world.live()).withWatermark("ts", "100 seconds")
-    query = world.start(job(frame, mixedmode.sql), {"pipeline.parallelism": 2})
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(job(frame, mixedmode.sql), {"pipeline.parallelism": 2}))
     assert all(window is not None for window, *_ in world.output())
     query.stopWithSavepoint(str(world.folder / "end"), drain=True)
     expected = job(as_batch(world, *BATCHES), world.spark.sql).collect()

@@ -72,13 +72,12 @@ def test_the_first_rows_are_stocks(world: World, job: Callable[[Any], Any], mode
         writer = job(frame).writeStream.outputMode(mode).foreachBatch(take).options(**FAST)
         query = writer.option("checkpointLocation", str(world.checkpoints)).option("pipeline.parallelism", 2).start()
         world.queries.append(query)
-        assert query.wait_for("live", 300), query.exception()
+        support.live(query)
         return query
 
     query = start()
     world.land(EVENTS[1])
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     world.land(EVENTS[2])
     query = start()
     query.processAllAvailable()

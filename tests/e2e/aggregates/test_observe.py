@@ -46,12 +46,9 @@ def test_each_epoch_says_what_has_passed_it(world: World) -> None:
     late = [("k1", 0, 2)]
     frame = mixedmode.read(history=world.history(PARTS[0]), live=world.live())
     options = {**OPTIONS, "pipeline.late-data.path": str(world.folder / "late")}
-    query = world.start(observed_hours(frame), options)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(observed_hours(frame), options))
     parts = [*PARTS[1:], FLUSH, late]
-    for part in parts:
-        world.land(part)
-        query.processAllAvailable()
+    world.feed(query, *parts)
     query.stop()
     assert query.exception() is None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -18,14 +17,13 @@ import pytest
 import support
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 SCHEMA = "k long, v long, pad string"
 PARQUET = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("pad", pa.string())])
@@ -115,15 +113,13 @@ def test_deduplication_keeps_the_row_that_stock_keeps(world: World) -> None:
     assert wanted == [(key, values[0]) for key, values in sorted(VALUES.items())]
     stream = world.spark.readStream.schema(SCHEMA).parquet(str(live))
     job = mixedmode.read(history=read(world.spark, ("parquet", history)), live=stream)
-    query = world.start(job.dropDuplicates(["k"]).select("k", "v"))
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(job.dropDuplicates(["k"]).select("k", "v")))
     assert sorted(world.output()) == wanted
     fresh = [{"k": key, "v": value, "pad": ""} for value in range(9, 5, -1) for key in (3, 1000, 1001)]
     hidden = world.folder / "fresh.parquet"
     pq.write_table(pa.Table.from_pylist(fresh), hidden)
     hidden.rename(live / "fresh.parquet")
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     assert sorted(world.output()) == [*wanted, (1000, 9), (1001, 9)]
 
 
@@ -151,9 +147,6 @@ class Seen(StatefulProcessor):
             seen += 1
             yield Row(k=key[0], n=seen, v=row.v)
         self.count.update((seen,))
-
-    def close(self) -> None:
-        pass
 
 
 def numbered(frame: Any) -> Any:
@@ -257,16 +250,13 @@ def test_landed_files_and_micro_batches_of_several_are_in_the_order_of_stock(
     later = [path for path in landing.iterdir() if int(path.stem[-3:]) >= 4]
     for path in later:
         path.rename(source / path.name)
-    query = world.start(numbered(mixedmode.read(live=stream())), {"execution.runtime-mode": mode})
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(numbered(mixedmode.read(live=stream())), {"execution.runtime-mode": mode}))
     query.stop()
     landed = sum(SIZES[first])
     assert sorted(world.output()) == sorted(row for row in given if row[2] > -landed)
     land(slice(0, None))
-    query = world.start(numbered(mixedmode.read(live=stream())), {"execution.runtime-mode": mode})
-    assert query.wait_for("live", 300), query.exception()
-    query.processAllAvailable()
-    query.stop()
+    query = support.live(world.start(numbered(mixedmode.read(live=stream())), {"execution.runtime-mode": mode}))
+    support.finish(query)
     assert sorted(world.output()) == sorted(given)
 
 

@@ -11,13 +11,13 @@ import pytest
 import stateless_jobs
 import support
 from pyspark import cloudpickle
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from stateless_jobs import chain
 from support import World
 
 if TYPE_CHECKING:
     from mixedmode import MixedQuery
-    from pyspark.sql import DataFrame
 
 cloudpickle.register_pickle_by_value(stateless_jobs)
 pytestmark = pytest.mark.timeout(600)
@@ -50,16 +50,14 @@ def test_rows_come_once_over_the_switch_and_a_restart(world: World) -> None:
     """Parquet files hold what Spark gives over history and stream; a restart goes on in the stream, and reads nothing
     of the history again, whatever there is by then."""
     world.land(PARTS[1])
-    first = world.start(ours(world), FAST)
-    assert first.wait_for("live", 240), first.exception()
+    first = support.live(world.start(ours(world), FAST))
     first.processAllAvailable()
 
     def written() -> Counter:
         return rows_of(world.spark.read.parquet(str(world.out)))
 
     assert written() == expected(world, *PARTS[:2])
-    world.land(PARTS[2])
-    first.processAllAvailable()
+    world.feed(first, PARTS[2])
     assert written() == expected(world, *PARTS[:3])
     last = [one for one in first.recentProgress if one["numInputRows"]][-1]
     count = sum(expected(world, PARTS[2]).values())
@@ -134,10 +132,8 @@ def test_a_union_and_what_is_observed(world: World) -> None:
     """Two reads united, one of them a history alone; aggregates of ``observe`` are in the progress of each epoch."""
     more = mixedmode.read(history=world.spark.createDataFrame([("more", support.at(0), 5)], support.ROW_SCHEMA))
     rows = mixedmode.read(history=world.history(PARTS[0]), live=world.live()).union(more)
-    query = world.start(rows.observe("seen", F.count("*").alias("n"), F.max("value").alias("most")), FAST)
-    assert query.wait_for("live", 240), query.exception()
-    world.land(PARTS[1])
-    query.processAllAvailable()
+    query = support.live(world.start(rows.observe("seen", F.count("*").alias("n"), F.max("value").alias("most")), FAST))
+    world.feed(query, PARTS[1])
     seen = [tuple(one["observedMetrics"]["seen"]) for one in query.recentProgress if one["numInputRows"]]
     assert seen == [
         (len(PARTS[0]) + 1, max(5, *[value for *_, value in PARTS[0]])),

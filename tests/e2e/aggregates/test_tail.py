@@ -68,11 +68,8 @@ def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
 
 def run_over_the_switch(world: World, job: Any) -> mixedmode.MixedQuery:
     """History, then epochs with rows and by timers alone, cut anywhere."""
-    query = world.start(job, OBSERVED)
-    assert query.wait_for("live", 300), query.exception()
-    for part in (EVENTS[90:95], EVENTS[95:], support.flush_after(EVENTS)):
-        world.land(part)
-        query.processAllAvailable()
+    query = support.live(world.start(job, OBSERVED))
+    world.feed(query, EVENTS[90:95], EVENTS[95:], support.flush_after(EVENTS))
     query.stop()
     assert query.exception() is None
     return query
@@ -121,7 +118,7 @@ def test_behind_a_processor(world: World) -> None:
     run_over_the_switch(world, job)
 
     sessions = world.spark.createDataFrame(
-        support.expected_sessions(world.spark, EVENTS), "key string, start timestamp, count long, total long"
+        world.expected(EVENTS), "key string, start timestamp, count long, total long"
     )
     assert world.output() == rows_of(behind_sessions(sessions, static))
 
@@ -187,8 +184,7 @@ def test_a_whole_result_is_joined_in_a_job_of_its_own(world: World) -> None:
     query = writer.outputMode("complete").option("checkpointLocation", str(world.checkpoints)).start()
     world.queries.append(query)
     for upto in (90, len(EVENTS)):
-        world.land(EVENTS[90:upto])
-        query.processAllAvailable()
+        world.feed(query, EVENTS[90:upto])
         batch = frame_of(world.spark, EVENTS[:upto]).groupBy("key").agg(F.sum("value").alias("total"))
         assert world.spark.table("wholes").collect() == batch.join(static, "key").orderBy("key").collect()
         file.write_text("".join(f"k{n},z\n" for n in range(5)))  # nothing runs now
@@ -209,19 +205,14 @@ def test_rows_count_though_nothing_gets_through(world: World, emptied: str) -> N
             return rows
         return rows.where(F.lit(False)) if emptied == "filter" else rows.join(F.broadcast(empty), "key").drop("name")
 
-    query = world.start(job(False), OBSERVED)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(job(False), OBSERVED))
     world.land(EVENTS[90:120])
-    query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None
+    support.finish(query)
     assert world.output() == []
 
     query = world.start(job(True), OBSERVED)
     world.land(EVENTS[120:], support.flush_after(EVENTS))
-    query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None
+    support.finish(query)
     whole = rows_of(windows(frame_of(world.spark, EVENTS)).select("key", "window.start", "total"))
     stopped = support.at(EVENTS[119][1])
     still_open = {row for row in whole if row[1] + timedelta(minutes=10) > stopped}

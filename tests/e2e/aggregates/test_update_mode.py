@@ -59,14 +59,12 @@ def test_totals_of_windows_over_the_switch_are_right_and_come_once_per_delivery(
     writer.option("execution.checkpointing.interval", "1 hour").option("execution.sink.order-column", "nth")
     query = writer.start()
     world.queries.append(query)
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     at_the_switch = dict(table.rows)
     world.land(*LIVE)
     query.processAllAvailable()
     world.land([FLUSH])
-    query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None
+    support.finish(query)
 
     def batch(*parts: list[support.Event]) -> dict[Any, Any]:
         events = [(key, support.at(seconds), value) for part in parts for key, seconds, value in part]
@@ -92,11 +90,8 @@ def test_sessions_made_before_the_grouping_are_merged(world: World) -> None:
 
     frame = mixedmode.read(history=world.history(events[:40]), live=world.live()).withWatermark("ts", "1 second")
     options = {"execution.backlog.final-watermark": "observed", "execution.checkpointing.interval": "1 hour"}
-    query = world.start(sessions(frame), options)
-    assert query.wait_for("live", 300), query.exception()
-    for part in (events[40:50], events[50:], support.flush_after(events)):
-        world.land(part)
-        query.processAllAvailable()
+    query = support.live(world.start(sessions(frame), options))
+    world.feed(query, events[40:50], events[50:], support.flush_after(events))
     query.stop()
     assert query.exception() is None
     rows = [(key, support.at(seconds), value) for key, seconds, value in events]

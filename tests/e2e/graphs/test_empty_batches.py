@@ -66,8 +66,7 @@ def test_a_micro_batch_without_rows_takes_no_job_and_counts_as_one(world: World,
         described = hours(mixedmode.read(history=history, live=kinds.live))
     else:
         described = support.sessions(history, kinds.live)
-    query = world.start(described, {**OPTIONS, "execution.backlog.final-watermark": "observed"})
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(described, {**OPTIONS, "execution.backlog.final-watermark": "observed"}))
     wanted = [EVENTS[40:80], EVENTS[80:], support.flush_after(EVENTS)]
     for part in wanted:
         kinds.land("wanted", part)
@@ -94,7 +93,7 @@ def test_a_micro_batch_without_rows_takes_no_job_and_counts_as_one(world: World,
         shown = world.spark.read.parquet(str(world.out)).where(F.col("key") != support.FLUSH_KEY).collect()
         assert sorted((row.key, row.window.start, row.total, row.n) for row in shown) == expected
     else:
-        assert support.without_flush(world.output()) == support.sessions_of(EVENTS)
+        assert world.results() == support.sessions_of(EVENTS)
 
 
 @pytest.mark.slow
@@ -112,13 +111,11 @@ def test_without_keys_there_is_a_row_of_no_rows(world: World) -> None:
     )
     query = writer.start()
     world.queries.append(query)
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     kinds.land("wanted", EVENTS[40:50])
     query.processAllAvailable()
     kinds.land("other", EVENTS[50:60])
-    query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None
+    support.finish(query)
     assert shown[-2:] == [[50], [50]], shown
 
 

@@ -52,8 +52,7 @@ def test_a_steady_epoch_makes_few_calls(
     """Once a stage's plan is there, an epoch costs no more calls than this, and no more with each epoch."""
     options = {"execution.checkpointing.interval": "1 hour", "execution.backlog.final-watermark": "observed"}
     history: DataFrame = world.history(EVENTS[:20])
-    query = world.start(job(history, world.live(maxFilesPerTrigger="1")), options)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(job(history, world.live(maxFilesPerTrigger="1")), options))
     calls = EpochCalls(monkeypatch.setattr)
     world.land(*[EVENTS[start : start + 8] for start in range(20, 60, 8)])
     query.processAllAvailable()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import timezone
 from typing import Any
 
@@ -12,13 +11,11 @@ import pytest
 import support
 from epoch_failures import EpochFailures
 from mixedmode.runtime.driver.epochs import graph_epochs
-from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
 
-# Workers cannot import test modules.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 pytestmark = pytest.mark.spark
 
 EVENTS = support.stream_of(600, seed=5)
@@ -61,8 +58,7 @@ def test_a_job_of_two_stages_goes_from_backlog_to_stream(world: World) -> None:
     at_switch = world.output()
     assert at_switch
     for part in [*parts[3:], FLUSH]:
-        world.land(part)
-        query.processAllAvailable()
+        world.feed(query, part)
         assert query.lastProgress is not None
         reached = query.lastProgress["eventTime"]["watermark"]
         fired = [row for row in EXPECTED if row[0]["end"].strftime("%Y-%m-%dT%H:%M:%S.000Z") <= reached]
@@ -95,8 +91,7 @@ def test_a_drain_goes_stage_by_stage(world: World) -> None:
     more = again.start(
         support.hours(None, world.live()), {"execution.savepoint.path": savepoint, "pipeline.parallelism": 3}
     )
-    more.processAllAvailable()
-    more.stop()
+    support.finish(more)
     assert of_flush(sorted(again.output() + at_most(world, savepoint), key=repr)) == EXPECTED
 
 
@@ -152,8 +147,7 @@ def test_a_failure_between_the_stages_leaves_no_trace(world: World, monkeypatch:
     failures.point = None
     query = world.start(job)
     world.land(parts[2], FLUSH)
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     assert of_flush(world.output()) == EXPECTED
 
 
@@ -202,12 +196,10 @@ def test_rows_of_a_stage_come_when_they_were_emitted(world: World, cuts: int, mo
     parts = by_time(events, cuts + 1)
     job = followed(mixedmode.read(history=world.history(parts[0]), live=world.live()))
     query = world.start(job, {"execution.runtime-mode": mode})
-    for part in [*parts[1:], [("flush", events[-1][1] + 5000, 0)]]:
-        world.land(part)
-        query.processAllAvailable()
+    world.feed(query, *parts[1:], [("flush", events[-1][1] + 5000, 0)])
     query.stop()
     last = events[-1][1] + 5000 - 120
-    assert support.without_flush(world.output()) == followed_of(events, support.at_ms(last))
+    assert world.results() == followed_of(events, support.at_ms(last))
 
 
 @pytest.mark.slow
@@ -280,12 +272,9 @@ def test_a_diamond_has_the_lesser_watermark(world: World) -> None:
     query = start()
     query.processAllAvailable()
     world.land(parts[2])
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     query = start()
-    for part in [parts[3], parts[4], [("flush", last + 40_000, 0), ("flush", last + 40_000, 99)]]:
-        world.land(part)
-        query.processAllAvailable()
+    world.feed(query, parts[3], parts[4], [("flush", last + 40_000, 0), ("flush", last + 40_000, 99)])
     assert all(one["numRowsDroppedByWatermark"] == 0 for p in query.recentProgress for one in p["stateOperators"])
     query.stop()
     rows = [(key, support.at(seconds), value) for key, seconds, value in EVENTS]
@@ -311,9 +300,7 @@ def test_deduplicated_rows_are_counted_as_in_batch(world: World) -> None:
     unique = rows.withWatermark("ts", "0 seconds").dropDuplicates(["key", "ts", "value"]).uid("unique")
     counted = unique.groupBy(F.window("ts", "1 hour")).agg(F.count("*").alias("n"), F.sum("value").alias("total"))
     query = world.start(counted.uid("hours"))
-    for part in [*parts[1:], support.flush_after(doubled)]:
-        world.land(part)
-        query.processAllAvailable()
+    world.feed(query, *parts[1:], support.flush_after(doubled))
     query.stop()
     frame = world.spark.createDataFrame([(k, support.at(at), v) for k, at, v in doubled], support.ROW_SCHEMA)
     batch = frame.dropDuplicates(["key", "ts", "value"]).groupBy(F.window("ts", "1 hour"))
@@ -377,9 +364,8 @@ def test_rows_that_are_emitted_at_once_are_in_order_behind(world: World) -> None
         unique.groupBy("k").transformWithState(Followed(), schema, "append", "eventTime").uid("followed")
     )
     for part in [*parts[1:], [(support.FLUSH_KEY, events[-1][1] + 5000, 0)]]:
-        world.land(part + part)
-        query.processAllAvailable()
+        world.feed(query, part + part)
     query.stop()
     seen = {(key, value, support.at_ms(seconds - 120)) for key, seconds, value in events}
     timers = {(key, None, at_ms + 7 * 60_000) for key, _, at_ms in seen}
-    assert support.without_flush(world.output()) == sorted([*seen, *timers], key=repr)
+    assert world.results() == sorted([*seen, *timers], key=repr)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,12 @@ import support
 from epoch_failures import EpochFailures
 from mixedmode.planner.plans import graph
 from mixedmode.runtime.jobs import shuffle, stage_jobs
-from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
 
-# Workers cannot import test modules.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 pytestmark = pytest.mark.spark
 
 EVENTS = support.stream_of(500, seed=8, keys=20)
@@ -98,8 +95,7 @@ def test_a_key_that_contains_the_earlier_one_needs_no_shuffle(world: World, monk
     query = world.start(visits(mixedmode.read(history=world.history(EVENTS[:200]), live=world.live())))
     query.processAllAvailable()
     assert jobs.take() == 2
-    world.land(EVENTS[280:360])
-    query.processAllAvailable()
+    world.feed(query, EVENTS[280:360])
     assert jobs.take() >= 1
     query.stop()
     assert groups_of(world.checkpoints) == {"sessions": None, "hours": [0], "busy": [2]}
@@ -115,8 +111,7 @@ def test_a_key_that_contains_the_earlier_one_needs_no_shuffle(world: World, monk
     world.land(EVENTS[430:], FLUSH)
     job = visits(mixedmode.read(live=world.live()))
     query = again.start(job, {"pipeline.parallelism": 4, "execution.savepoint.path": savepoint})
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     assert jobs.take() >= 2
     assert shown(world.output() + again.output()) == expected
     found = mixedmode.state_reader(savepoint, world.spark)
@@ -133,12 +128,10 @@ def test_state_stays_in_the_key_groups_that_it_is_in(world: World, monkeypatch: 
     with monkeypatch.context() as before:
         before.setattr(graph, "with_key_groups", lambda stages, specs, settings: specs)
         query = world.start(job)
-        query.processAllAvailable()
-        query.stop()
+        support.finish(query)
     world.land(EVENTS[200:], FLUSH)
     query = world.start(job)
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     assert jobs.take() == 0
     assert groups_of(world.checkpoints) == {"sessions": None, "hours": None, "busy": None}
     assert shown(world.output()) == expected

@@ -141,8 +141,7 @@ def test_a_job_of_two_lanes_goes_from_backlog_to_stream(shop: Shop) -> None:
     assert seen == lasts
     assert nothing_is_late(query)
     query.stop()
-    query = shop.orders.start(job)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(shop.orders.start(job))
     shop.land(query, orders=orders[4], payments=payments[3])
     shop.land(query, orders=orders[5])
     before = shop.orders.output()
@@ -210,8 +209,7 @@ def test_a_drain_and_a_savepoint_hold_all_lanes(shop: Shop) -> None:
     shop.payments.land(PAYMENTS[120:], LATER)
     job = by_hour(*shop.of(None, True, None, True))
     query = again.start(job, {"execution.savepoint.path": savepoint, "pipeline.parallelism": 3})
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     assert of_events(sorted(known + again.output(), key=repr)) == shop.expected()
 
 
@@ -220,8 +218,7 @@ def test_an_epoch_is_sorted_if_all_lanes_are_in_backlog(shop: Shop) -> None:
     """With both lanes in backlog all stages run sorted; one keeps the job isBacklog, yet they run as a stream (X10)."""
     now_s = int(time.time() - support.START.timestamp())
     options = {"execution.checkpointing.interval": "1 hour", "pipeline.backlog.watermark-lag-threshold": "3 hours"}
-    query = shop.orders.start(by_hour(*shop.of(None, True, None, True)), options)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(shop.orders.start(by_hour(*shop.of(None, True, None, True)), options))
     for lagging in ({"orders", "payments"}, {"orders"}):
         rows = {name: [("x", now_s - 9 * 3600 if name in lagging else now_s, 1)] for name in ("orders", "payments")}
         shop.land(query, **rows)
@@ -238,16 +235,14 @@ def test_a_bounded_lane_ends_before_the_others(shop: Shop, mode: str) -> None:
     stop with savepoint, and holds the hours back no more."""
     options = {"execution.runtime-mode": mode, "execution.history.rows-per-epoch": 150}
     job = by_hour(*shop.of(shop.orders.history(ORDERS[:150]), True, shop.payments.history(PAYMENTS), False))
-    query = shop.orders.start(job, options)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(shop.orders.start(job, options))
     read = [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
     assert sum(read) == 150 + len(PAYMENTS) and len(read) == (3 if mode == "streaming" else 1)
     ended = [one.task for one in query.lifecycle.tasks if one.event == "endInput, finish"]
     assert ended == ["source history[0]", "stage paid[0]", "stage paid[1]"]
     shop.land(query, orders=ORDERS[150:200])
     query.stopWithSavepoint(str(shop.orders.folder / "suspended"))
-    query = shop.orders.start(job, options)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(shop.orders.start(job, options))
     shop.land(query, orders=ORDERS[200:])
     shop.land(query, orders=LATER)
     assert nothing_is_late(query)
@@ -320,17 +315,15 @@ def test_a_stage_takes_rows_of_another_and_of_a_source(
         with pytest.raises(mixedmode.QueryError, match="failed at epoch-before-apply"):
             query.awaitTermination(300)
         failures.point = None
-        query = shop.orders.start(job, options)
-        assert query.wait_for("live", 300), query.exception()
+        query = support.live(shop.orders.start(job, options))
         assert support.details(query, "reused") == ["2 of 2 shards were finished"] * 2
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     for orders, payments in ((ORDERS[100:200], PAYMENTS[150:190]), (ORDERS[200:], []), ([], PAYMENTS[190:])):
         shop.land(query, orders=[] if bounded else orders, payments=payments)
         if not orders:
             assert nothing_is_late(query)
             query.stop()
-            query = shop.orders.start(job, options)
-            assert query.wait_for("live", 300), query.exception()
+            query = support.live(shop.orders.start(job, options))
     if not bounded:
         shop.land(query, orders=LATER)
         assert of_events(shop.orders.output()) != shop.expected(job=beside), "payments hold the hours back"
@@ -356,8 +349,7 @@ def test_a_history_beside_an_earlier_stages_rows_holds_nothing_back(shop: Shop) 
     """Payments have a history alone and go into the stage behind that of the orders: none is late, and the hours go on
     with the orders."""
     job = beside(*shop.of(shop.orders.history(ORDERS[:200]), True, shop.payments.history(PAYMENTS), False))
-    query = shop.orders.start(job)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(shop.orders.start(job))
     shop.land(query, orders=ORDERS[200:])
     shop.land(query, orders=LATER)
     shop.land(query, orders=[(support.FLUSH_KEY, LATER[0][1] + 40_000, 0)])

@@ -76,8 +76,7 @@ def test_all_rows_reach_one_state(two: TwoInputs) -> None:
         .groupBy("key", window.alias("w"))
         .agg(F.count("*").alias("count"), F.sum("value").alias("total"))
     )
-    query = two.world.start(sessions, OBSERVED)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(two.world.start(sessions, OBSERVED))
     for first in range(60, 120, 30):
         part = events[first : first + 30]
         two.land(query, a=part[::2])
@@ -88,9 +87,9 @@ def test_all_rows_reach_one_state(two: TwoInputs) -> None:
     query.stop()
 
     assert query.exception() is None
-    rows = support.without_flush(two.world.output())
+    rows = two.world.results()
     found = sorted(((key, w["start"].replace(tzinfo=None), *values) for key, w, *values in rows), key=repr)
-    assert found == support.expected_sessions(two.world.spark, events)
+    assert found == two.world.expected(events)
 
 
 @pytest.mark.slow
@@ -103,8 +102,7 @@ def test_the_slower_input_holds_the_watermark_back(two: TwoInputs) -> None:
     assert watermark_of(query) == "00:00:15"
     two.land(query, b=[("x", 16, 1), ("x", 31, 1)])
     assert watermark_of(query) == "00:00:31"
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     assert counts(two.world) == [(10, 2)]
     assert query.recentProgress[-1].stateOperators[0]["numRowsDroppedByWatermark"] == 0
 
@@ -113,8 +111,7 @@ def test_the_slower_input_holds_the_watermark_back(two: TwoInputs) -> None:
 def test_history_counts_for_the_inputs_that_go_on_from_it(two: TwoInputs) -> None:
     """After the backlog each input is as far as the history it was read with; one without a history holds back."""
     history = two.world.history([("x", 0, 1), ("x", 40, 1)])
-    both = two.world.start(windows(two.lives(), history), OBSERVED)
-    assert both.wait_for("live", 300), both.exception()
+    both = support.live(two.world.start(windows(two.lives(), history), OBSERVED))
     assert watermark_of(both) == "00:00:40"
     both.stop()
     assert counts(two.world) == [(0, 1)]
@@ -125,8 +122,7 @@ def test_history_counts_for_the_inputs_that_go_on_from_it(two: TwoInputs) -> Non
         .union(mixedmode.read(live=two.other.live()))
         .withWatermark("ts", "0 seconds")
     )
-    query = here.start(windows_of(apart), OBSERVED)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(here.start(windows_of(apart), OBSERVED))
     assert watermark_of(query) is None
     query.stop()
     assert counts(here) == []
@@ -163,8 +159,7 @@ def test_a_restart_knows_how_far_each_input_was(two: TwoInputs) -> None:
     query = two.world.start(windows(two.lives()), OBSERVED)
     two.land(query, a=[("x", 100, 1)], b=[("x", 15, 1)])
     query.stop()
-    again = two.world.start(windows(two.lives()), OBSERVED)
-    assert again.wait_for("live", 300), again.exception()
+    again = support.live(two.world.start(windows(two.lives()), OBSERVED))
     two.land(again, a=[("x", 110, 1)])
     assert watermark_of(again) == "00:00:15"
     two.land(again, b=[("x", 35, 1)])
@@ -207,8 +202,7 @@ def test_backlog_of_some_inputs_is_no_backlog_of_the_stage(two: TwoInputs) -> No
     # Nobody leaves backlog for having nothing to read: that takes as long as the interval of checkpoints.
     calm = {"execution.checkpointing.interval": "1 hour"}
     options = {**OBSERVED, **calm, "pipeline.backlog.watermark-lag-threshold": "3 hours"}
-    query = two.world.start(windows(two.lives()), options)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(two.world.start(windows(two.lives()), options))
     old, fresh = [("x", now_s - 9 * 3600, 1)], [("x", now_s, 1)]
     for lagging in ("ab", "a"):
         rows = {name: old if name in lagging else fresh for name in "ab"}
@@ -222,11 +216,9 @@ def test_backlog_of_some_inputs_is_no_backlog_of_the_stage(two: TwoInputs) -> No
 @pytest.mark.slow
 def test_the_watermark_moves_at_most_once_per_interval(world: World) -> None:
     """Between two steps of the watermark epochs go on with the one before: rows behind the next one are not late."""
-    query = world.start(windows(world.live()), {**OBSERVED, "pipeline.auto-watermark-interval": "1 hour"})
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(windows(world.live()), {**OBSERVED, "pipeline.auto-watermark-interval": "1 hour"}))
     for seconds in (100, 200, 120):
-        world.land([("x", seconds, 1)])
-        query.processAllAvailable()
+        world.feed(query, [("x", seconds, 1)])
     assert watermark_of(query) == "00:01:40"
     assert query.lastProgress.eventTime["max"][11:19] == "00:03:20"
     assert query.lastProgress.stateOperators[0]["numRowsDroppedByWatermark"] == 0

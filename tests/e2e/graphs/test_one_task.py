@@ -52,9 +52,7 @@ def assert_ends_as_a_batch(
 ) -> None:
     """End all windows and the query; its output is what a batch over all events gives, both in a form."""
     world.land(support.flush_after(events))
-    query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None
+    support.finish(query)
     made = [(key, support.at(seconds), value) for key, seconds, value in events]
     expected = job(world.spark.createDataFrame(made, support.ROW_SCHEMA)).collect()
     shown = world.spark.read.parquet(str(world.out)).where(F.col("key") != support.FLUSH_KEY).collect()
@@ -67,15 +65,14 @@ def test_few_rows_are_one_task_and_more_are_one_for_each_shard(world: World, mon
     over everything gives.  The backlog is one small file."""
     before_all = jobs(world)
     query = world.start(plain(mixedmode.read(history=world.history(EVENTS[:60]), live=world.live())), OPTIONS)
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     backlog = [tasks(world, number) for number in jobs(world)[len(before_all) :]]
     assert [1] in backlog and not any(4 in stages for stages in backlog), backlog
 
     def shapes(start: int) -> list[list[int]]:
         """How many tasks the jobs of an epoch have, which has the events from there on."""
         before = jobs(world)
-        world.land(EVENTS[start : start + 20])
-        query.processAllAvailable()
+        world.feed(query, EVENTS[start : start + 20])
         return [tasks(world, number) for number in jobs(world)[len(before) :]]
 
     small: dict[bool, list[list[int]]] = {True: [], False: []}
@@ -105,13 +102,11 @@ def test_a_task_aggregates_few_rows_until_it_has_to_leave_them_to_spark(
     """With default options.  The rows that it leaves are counted once, and from then on Spark aggregates."""
     events = [(key, seconds, 1 + value) for key, seconds, value in EVENTS[:140]]
     events[90] = (*events[90][:2], 0)
-    query = world.start(falls(mixedmode.read(history=world.history(events[:20]), live=world.live())), {})
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(falls(mixedmode.read(history=world.history(events[:20]), live=world.live())), {}))
     calls = EpochCalls(monkeypatch.setattr)
     by_spark = []
     for start in range(20, 140, 20):
-        world.land(events[start : start + 20])
-        query.processAllAvailable()
+        world.feed(query, events[start : start + 20])
         by_spark.append("Aggregate" in str(calls.plans[-1].top.toString()) if calls.plans else None)
     # The first epoch of a plan runs it as Spark has planned it for this epoch; the fourth one has the zero.
     assert by_spark[1:3] == [False, False] and by_spark[-1] is True, by_spark

@@ -46,11 +46,9 @@ def test_rows_of_several_stages_are_one_output(world: World, monkeypatch: pytest
     with pytest.raises(mixedmode.QueryError, match="failed at epoch-before-tail"):
         query.awaitTermination(300)
     failures.point = None
-    query = world.start(job)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(job))
     assert support.details(query, "reused")
-    world.land(EVENTS[120:160])
-    query.processAllAvailable()
+    world.feed(query, EVENTS[120:160])
     failures.point = "epoch-before-tail"
     world.land(EVENTS[160:161])
     with pytest.raises(mixedmode.QueryError, match="failed at epoch-before-tail"):
@@ -58,9 +56,7 @@ def test_rows_of_several_stages_are_one_output(world: World, monkeypatch: pytest
     failures.point = None
     query = world.start(job)
     world.land(EVENTS[161:], FLUSH)
-    query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None
+    support.finish(query)
     stock = totals(world.spark.createDataFrame([(k, support.at(s), v) for k, s, v in EVENTS], support.ROW_SCHEMA))
     upto = support.at(max(seconds for _, seconds, _ in EVENTS))
     found = [row for row in world.output() if row[1] != support.FLUSH_KEY and row[2] <= upto]
@@ -97,15 +93,13 @@ def test_rows_that_no_keyed_stage_takes_are_output_beside_others(world: World) -
         return world.start(job(rows, mixedmode.read(live=other.live())), {"execution.checkpointing.interval": "200 ms"})
 
     query = start()
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     world.land(EVENTS[100:150])
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     world.land(EVENTS[150:])
     other.land(EVENTS[7:9])
     query = start()
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
 
     def static(events: list[support.Event]) -> DataFrame:
         return world.spark.createDataFrame([(k, support.at(s), v) for k, s, v in events], support.ROW_SCHEMA)

@@ -33,8 +33,7 @@ def test_a_task_reads_small_files_until_it_has_to_leave_them_to_spark(
     in_task.append(set())
     monkeypatch.setattr(SmallFiles, "read_in_task", noted)
     rows = mixedmode.read(history=world.history(EVENTS[:20]), live=world.live(maxFilesPerTrigger="1"))
-    query = world.start(rows.dropDuplicates(["key"]), {"execution.checkpointing.interval": "1 hour"})
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(rows.dropDuplicates(["key"]), {"execution.checkpointing.interval": "1 hour"}))
     in_task.clear()
     narrow = support.ARROW_SCHEMA.set(2, pa.field("value", pa.int32()))
     parts = [EVENTS[start : start + 20] for start in range(20, 160, 20)]

@@ -88,8 +88,7 @@ def test_two_stages_in_one_job_give_what_they_give_by_themselves(
         monkeypatch.setattr(InOneTask, "is_possible", staticmethod(lambda operator, parallelism: False))
     options = {"execution.checkpointing.interval": "1 ms"}
     job = firsts(world.history(PARTS[0]), world.live(maxFilesPerTrigger="1"))
-    query = world.start(job, options)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(job, options))
     world.land(*PARTS[1:4])
     query.processAllAvailable()
     assert jobs.together[-1:] == [True], jobs.together
@@ -100,18 +99,14 @@ def test_two_stages_in_one_job_give_what_they_give_by_themselves(
     with pytest.raises(mixedmode.QueryError, match="failed at epoch-before-apply"):
         query.awaitTermination(300)
     failures.point = None
-    query = world.start(job, options)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(job, options))
     before = len(jobs.together)
-    world.land(PARTS[5])
-    query.processAllAvailable()
+    world.feed(query, PARTS[5])
     jobs.doubles = True
-    world.land(PARTS[6])
-    query.processAllAvailable()
+    world.feed(query, PARTS[6])
     jobs.doubles = False
     world.land(PARTS[7], FLUSH)
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     assert len(jobs.together) > before and jobs.together[-1] is False, jobs.together
     rows, last = expected(), max(row[0]["start"] for row in expected())
     assert [row for row in world.output() if row[0]["start"] <= last] == rows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable
 from datetime import timezone
 from typing import Any
@@ -11,14 +10,12 @@ from typing import Any
 import mixedmode
 import pytest
 import support
-from pyspark import cloudpickle
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import Event, World
 
-# Workers cannot import test modules.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 pytestmark = pytest.mark.spark
 
 #: The static table changes after this delivery.

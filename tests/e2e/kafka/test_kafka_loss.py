@@ -8,10 +8,10 @@ import kafka_support
 import mixedmode
 import pytest
 import support
+from failing import fail_at
 from kafka_broker import Broker
 from kafka_support import check_each_once, numbered, send, without_positions
 from mixedmode import kafka as topics
-from mixedmode.runtime.support import failpoints
 from pyspark import cloudpickle
 from support import World
 
@@ -34,7 +34,7 @@ class Job:
 
     def forget_while_live(self, query: mixedmode.MixedQuery, values: range, before: dict[int, int]) -> None:
         """Messages come, and some of them are gone before an epoch has read them."""
-        assert query.wait_for("live", 120), query.exception()
+        support.live(query)
         with query._runner.context.turn:  # no epoch begins meanwhile
             send(self.broker, self.topic, values)
             self.broker.forget(self.topic, before)
@@ -57,11 +57,10 @@ def test_what_is_lost_between_a_rewind_and_its_replay_and_live(
     topic = kafka.create("lossy", 2)
     job = Job(world, kafka, topic)
     send(kafka, topic, range(40))  # of each partition the offsets 0 to 19
-    monkeypatch.setenv(failpoints.VARIABLE, "backlog-epoch-applied=raise")
-    failpoints._hits.clear()
+    fail_at(monkeypatch, "backlog-epoch-applied=raise")
     with pytest.raises(mixedmode.QueryError, match="failpoint"):
         job.start().awaitTermination(120)
-    monkeypatch.delenv(failpoints.VARIABLE)
+    fail_at(monkeypatch, "")
     kafka.forget(topic, {0: 3})
     with pytest.raises(
         mixedmode.QueryError, match=f"topic {topic}, partition 0, offsets 0 to 2.*failOnDataLoss"
@@ -70,8 +69,7 @@ def test_what_is_lost_between_a_rewind_and_its_replay_and_live(
     assert isinstance(ended.value.__cause__, mixedmode.DataLossError)
     query = job.start(failOnDataLoss="false")
     job.forget_while_live(query, range(40, 60), {0: 24, 1: 21})
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     assert told(query) == {0: {0, 1, 2, 20, 21, 22, 23}, 1: {20}}
     events = support.details(query, "data-lost")
     assert events[0].startswith(f"topic {topic}, partition 0, offsets 0 to 2: gone from the source, never read")
@@ -94,8 +92,7 @@ def test_what_is_lost_between_a_rewind_and_its_replay_and_live(
     query = job.start(failOnDataLoss="false")
     query.processAllAvailable()
     send(kafka, topic, range(104, 110))
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     assert told(query) == {0: {0, 1}, 1: {0, 1}}
     check_each_once(world.output(), read | {*range(104, 110)})
     # Made anew with more messages than had been read: offsets alone do not tell.
@@ -105,8 +102,7 @@ def test_what_is_lost_between_a_rewind_and_its_replay_and_live(
     anew = "(the topic was made anew, and other messages have offsets 0 to 4)"
     assert f"topic {topic}, partition 1, offsets from 5 on {anew}" in str(error)
     query = job.start(failOnDataLoss="false")
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     assert told(query) == {0: {*range(5)}, 1: {*range(5)}}
     check_each_once(world.output(), read | {*range(104, 110), *range(210, 220)})
     kafka.delete(topic)

@@ -9,9 +9,9 @@ import kafka_support
 import mixedmode
 import pytest
 import support
+from failing import fail_at
 from kafka_broker import Broker
 from kafka_support import check_each_once, numbered, send, without_positions
-from mixedmode.runtime.support import failpoints
 from pyspark import cloudpickle
 from support import World
 
@@ -35,20 +35,18 @@ def test_latest_is_the_first_start_whatever_happens(
     send(kafka, topic, range(10))
 
     def life(failing: str) -> mixedmode.MixedQuery:
-        monkeypatch.setenv(failpoints.VARIABLE, failing)
-        failpoints._hits.clear()
+        fail_at(monkeypatch, failing)
         return world.start(numbered(rows(world, kafka, topic)), {"execution.runtime-mode": "streaming"})
 
     with pytest.raises(mixedmode.QueryError, match="failpoint"):
         life("epoch-before-apply=raise").awaitTermination(120)
     send(kafka, topic, range(20, 30))
     query = life("")
-    assert query.wait_for("live", 120), query.exception()
+    support.live(query)
     (begins,) = support.details(query, "positions")
     assert '"0":5' in begins and '"1":5' in begins
     send(kafka, topic, range(30, 40))
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     check_each_once(world.output(), [*HISTORY, *range(20, 40)])
 
 
@@ -56,8 +54,7 @@ def test_a_topic_that_is_behind_is_backlog_again(world: World, kafka: Broker) ->
     """What waits is one sorted chunk while the watermark lags, merged with the state; then it is a stream again."""
     topic = kafka.create("behind")
     job = rows(world, kafka, topic, startingOffsets="earliest").withWatermark("ts", "0 seconds")
-    query = world.start(numbered(job), {"pipeline.backlog.watermark-lag-threshold": "1 hour"})
-    assert query.wait_for("live", 120), query.exception()
+    query = support.live(world.start(numbered(job), {"pipeline.backlog.watermark-lag-threshold": "1 hour"}))
     assert not query.status["isBacklog"]
     send(kafka, topic, range(300, 330))
     deadline = time.monotonic() + 120

@@ -65,7 +65,7 @@ def test_topics_by_a_pattern_with_times_and_headers_of_messages(world: World, ka
         return world.start(counted(mixedmode.read(live=live)), {"execution.backlog.final-watermark": "observed"})
 
     query = start()
-    assert query.wait_for("live", 120), query.exception()
+    support.live(query)
     send(kafka, first, range(90, 110))
     query.processAllAvailable()
     third = kafka.create(f"many-{token}", 2)
@@ -77,8 +77,7 @@ def test_topics_by_a_pattern_with_times_and_headers_of_messages(world: World, ka
     query.stop()
     send(kafka, second, range(140, 200))
     query = start()
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     assert not support.details(query, "data-lost")
     batch = counted(world.spark.read.format("kafka").options(**there).load())
     closed = batch.where(F.col("span.end") <= F.timestamp_millis(F.lit(START_MS + 139_000)))  # 199 s less a minute
@@ -101,8 +100,7 @@ def test_partitions_that_are_named(world: World, kafka: Broker) -> None:
         live = world.spark.readStream.format("kafka").options(**options).load()
         rows = mixedmode.read(live=live.select(F.col("value").cast("string").cast("long").alias("value")))
         query = world.start(rows.dropDuplicates(["value"]))
-        query.processAllAvailable()
-        query.stop()
+        support.finish(query)
         return sorted(value for (value,) in world.output())
 
     assert run() == list(range(8, 20, 2))

@@ -10,6 +10,7 @@ import mixedmode
 import pyarrow as pa
 import pytest
 import support
+from failing import fail_at
 from kafka_broker import Broker
 from mixedmode.errors import CheckpointError
 from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
@@ -73,8 +74,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Has a point of the driver fail."""
 
     def at(point: str) -> None:
-        monkeypatch.setenv(failpoints.VARIABLE, f"{point}=raise" if point else "")
-        failpoints._hits.clear()
+        fail_at(monkeypatch, f"{point}=raise" if point else "")
 
     return at
 
@@ -174,11 +174,10 @@ def test_updates_of_several_epochs(world: World, kafka: Broker) -> None:
     assert "exactly-once for readers with isolation.level=read_committed" in writer.plan().explain()
     query = writer.start()
     world.queries.append(query)
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     at_the_switch = len(kafka.committed(topic))
     world.land(*[events[start : start + 20] for start in range(100, 200, 20)])
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     keys = {key for key, _, _ in events}
     sent = kafka.committed(topic)
     assert at_the_switch == len(keys), "one epoch"

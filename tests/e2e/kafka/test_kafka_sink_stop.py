@@ -14,7 +14,7 @@ import mixedmode
 import pytest
 from kafka_broker import Broker
 from pyspark.sql import functions as F
-from support import World, stream_of
+from support import World, finish, stream_of
 
 EVENTS = stream_of(60, seed=5)
 
@@ -62,8 +62,7 @@ def test_a_stop_does_not_wait_for_brokers_that_are_gone(world: World, own: kafka
     own.signal(signal.SIGCONT)
     assert len(broker.committed(topic)) == shown
     again = start()
-    again.processAllAvailable()
-    again.stop()
+    finish(again)
     rows = [json.loads(value) for _, value, _ in broker.committed(topic)]
     assert len({json.dumps(row) for row in rows}) == len(rows)
     counted: dict[str, int] = {}

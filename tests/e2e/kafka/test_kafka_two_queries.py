@@ -11,7 +11,7 @@ from kafka_broker import Broker
 from kafka_support import check_each_once, numbered, send, without_positions
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
-from support import World
+from support import World, finish, live
 
 cloudpickle.register_pickle_by_value(kafka_support)
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -37,15 +37,14 @@ def test_queries_of_two_locations_keep_out_of_each_others_way(world: World, kafk
     send(kafka, source, range(20))
     queries = {name: start(name) for name in NAMES}
     for query in queries.values():
-        assert query.wait_for("live", 240), query.exception()
+        live(query)
     send(kafka, source, range(20, 30))
     queries["one"].processAllAvailable()
     queries["one"].stop()
     send(kafka, source, range(30, 40))
     queries["one"] = start("one")
     for query in queries.values():
-        query.processAllAvailable()
-        query.stop()
+        finish(query)
     sent = [json.loads(value) for _, value, _ in kafka.committed(target)]
     for name in NAMES:
         check_each_once([(row["key"], row["value"], row["number"]) for row in sent if row["by"] == name], range(40))

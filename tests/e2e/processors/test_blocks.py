@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,12 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import support
-from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
 
-# Workers cannot import test files.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 pytestmark = pytest.mark.spark
 
 EVENTS = support.stream_of(300, seed=4)
@@ -61,15 +58,12 @@ def test_blocks_and_single_keys_take_over_from_each_other(worlds: Callable[[], W
     """The history in blocks, the stream in blocks, and after a restart key by key: each key's last row is that of all
     its rows."""
     world = worlds()
-    query = world.start(totals_of(world, InBlocks()))
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(totals_of(world, InBlocks())))
     world.land(EVENTS[200:260])
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     query = world.start(totals_of(world, ByKey()))
     world.land(EVENTS[260:])
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     expected: dict[str, tuple[int, int]] = {}
     for key, _, value in EVENTS:
         n, total = expected.get(key, (0, 0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,13 +9,11 @@ import mixedmode
 import pytest
 import support
 from mixedmode import MixedQuery
-from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
 
 pytestmark = pytest.mark.spark
-# Workers cannot import this module.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 OUTPUT = "key string, what string, n long"
 
@@ -36,11 +33,9 @@ def history_then_live(
     mode: str = "none",
 ) -> list[tuple[Any, ...]]:
     """The same processor over a backlog and then over one live file; returns all that it wrote."""
-    query = world.start(job(world.history(before), world.live(), processor, mode))
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(job(world.history(before), world.live(), processor, mode)))
     world.land(after)
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     return world.output()
 
 
@@ -124,9 +119,8 @@ def test_processing_timers_fire_without_data(world: World) -> None:
     query = world.start(
         job(world.history([("a", 0, 1), ("b", 0, 10**15)]), world.live(), Keyworded(), "processingTime")
     )
-    assert query.wait_for("live", 300), query.exception()
-    query.processAllAvailable()
-    query.stop()
+    support.live(query)
+    support.finish(query)
     assert world.output() == [("a", "fired", 1)]
 
 
@@ -147,10 +141,8 @@ class Ticking(Keyworded):
 
 def test_timer_that_comes_again_does_not_hold_the_query(world: World) -> None:
     """processAllAvailable fires what is due when it is called, not what timers register meanwhile."""
-    query = world.start(job(world.history([("a", 0, 1)]), world.live(), Ticking(), "processingTime"))
-    assert query.wait_for("live", 300), query.exception()
-    query.processAllAvailable()
-    query.stop()
+    query = support.live(world.start(job(world.history([("a", 0, 1)]), world.live(), Ticking(), "processingTime")))
+    support.finish(query)
     assert set(world.output()) == {("a", "tick", 1)}
 
 
@@ -213,15 +205,13 @@ def test_initial_state_comes_first_and_once(world: World, mode: str) -> None:
             "eventTime",
             initialState=seeds.groupBy("key"),
         )
-        query = world.start(keyed, options)
-        assert query.wait_for("live", 300), query.exception()
+        query = support.live(world.start(keyed, options))
         return query
 
     start().stop()
     query = start()
     world.land([("c", 1000, 1)])
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     assert world.output() == [
         ("a", "rows", 16),
         ("a", "timer", 16),
@@ -245,14 +235,12 @@ class Evolved(Variables):
 
 def test_delete_if_exists_lets_a_later_version_drop_a_variable(world: World) -> None:
     """A restarted job may drop state variables with deleteIfExists and keeps the others."""
-    query = world.start(job(world.history([("a", 0, 1)]), world.live(), Variables()))
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(job(world.history([("a", 0, 1)]), world.live(), Variables())))
     query.stop()
     again = world.start(job(world.history([("a", 0, 1)]), world.live(), Evolved()))
     world.land([("a", 1, 50)])
-    assert again.wait_for("live", 300), again.exception()
-    again.processAllAvailable()
-    again.stop()
+    support.live(again)
+    support.finish(again)
     assert ("a", "kept", 1) in world.output()
 
 

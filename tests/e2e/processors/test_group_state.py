@@ -6,7 +6,6 @@ changes the state in each call: stock forgets to take back the timeout of a call
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,14 +15,13 @@ import pandas as pd
 import pytest
 import support
 from mixedmode import PlanError
-from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from support import World
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 DELAY = "100 seconds"
 # No arrays: stock 4.3 puts the state's schema into lower case, and then cannot read it.
@@ -87,8 +85,7 @@ def test_a_stream_agrees_with_stock(worlds: Any, spark: SparkSession) -> None:
         with support.one_partition(spark):
             reference = writer.option("checkpointLocation", str(stock.folder / "stock")).start()
         options = {"execution.runtime-mode": "streaming", "pipeline.timers": "after-rows"}
-        query = world.start(job_of(mixedmode.read(live=world.live())), options)
-        assert query.wait_for("live", 300), query.exception()
+        query = support.live(world.start(job_of(mixedmode.read(live=world.live())), options))
         for batch in support.OUT_OF_ORDER:
             for one, its in ((stock, reference), (world, query)):
                 one.land(batch)
@@ -125,11 +122,9 @@ def test_a_backlog_is_one_call_per_key(world: World) -> None:
         .groupBy("key")
         .applyInPandasWithState(counted, COUNTED, "calls long, rows long", "append", "NoTimeout")
     )
-    query = world.start(keyed)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(keyed))
     world.land([("k1", 5, 1), ("k2", 6, 1), ("k1", 7, 1)])
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     counts = {key: sum(1 for one, _, _ in events if one == key) for key, _, _ in events}
     assert world.output() == sorted(
         [*((key, 1, rows) for key, rows in counts.items()), ("k1", 2, counts["k1"] + 2), ("k2", 2, counts["k2"] + 1)],
@@ -206,10 +201,8 @@ def test_a_timeout_is_behind_the_watermark_that_its_call_sees(world: World, time
         .groupBy("key")
         .applyInPandasWithState(ended, "key string, last long", "last long", "append", "EventTimeTimeout")
     )
-    query = world.start(keyed, {"pipeline.timers": timers})
-    assert query.wait_for("live", 300), query.exception()
-    world.land([("d", 200, 1)])
-    query.processAllAvailable()
+    query = support.live(world.start(keyed, {"pipeline.timers": timers}))
+    world.feed(query, [("d", 200, 1)])
     support.wait_until(lambda: len(world.output()) >= 3 or not query.isActive, 60)
     query.stop()
     assert world.output() == [("a", support.at_ms(0)), ("b", support.at_ms(3)), ("c", support.at_ms(100))]

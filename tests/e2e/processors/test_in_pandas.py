@@ -5,7 +5,6 @@ As in :mod:`test_stock`, no row is exactly at the watermark and no timer is due 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,14 +13,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import support
-from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 DELAY = "100 seconds"
 ZONE = "America/St_Johns"
@@ -113,9 +111,7 @@ def in_stock(world: World, job: Callable[[DataFrame], DataFrame]) -> list[tuple[
             .option("checkpointLocation", str(world.folder / "stock"))
             .start()
         )
-        for batch in support.OUT_OF_ORDER:
-            world.land(batch)
-            query.processAllAvailable()
+        world.feed(query, *support.OUT_OF_ORDER)
         query.stop()
     return sorted(support.without_flush(found), key=repr)
 
@@ -141,11 +137,8 @@ def test_a_stream_agrees_with_stock(worlds: Any, spark: SparkSession) -> None:
     stock, world = worlds(), worlds()
     expected = in_stock(stock, lambda live: job_of(rich(live), initial))
     options = {"execution.runtime-mode": "streaming", "pipeline.timers": "after-rows"}  # timers behind rows, as stock
-    query = world.start(job_of(mixedmode.read(live=rich(world.live())), initial), options)
-    assert query.wait_for("live", 300), query.exception()
-    for batch in support.OUT_OF_ORDER:
-        world.land(batch)
-        query.processAllAvailable()
+    query = support.live(world.start(job_of(mixedmode.read(live=rich(world.live())), initial), options))
+    world.feed(query, *support.OUT_OF_ORDER)
     query.stop()
     found = plain(spark.read.schema(expected_schema(spark)).parquet(str(world.out)))
     assert sorted(support.without_flush(found), key=repr) == expected
@@ -196,7 +189,6 @@ def test_a_job_moves_between_rows_and_frames_with_its_state(world: World) -> Non
             on(SessionsInPandas() if in_pandas else support.Sessions(), method),
             {"execution.backlog.final-watermark": "observed"},
         )
-        assert query.wait_for("live", 300), query.exception()
-        query.processAllAvailable()
-        query.stop()
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, events)
+        support.live(query)
+        support.finish(query)
+    assert world.results() == world.expected(events)

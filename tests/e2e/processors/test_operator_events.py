@@ -11,6 +11,7 @@ import mixedmode
 import numbering
 import pytest
 import support
+from failing import fail_at
 from mixedmode import CheckpointMismatchError, CoordinatorError, MixedQuery, OperatorEventError, QueryError
 from mixedmode.runtime.driver.checkpoint import async_checkpoint
 from mixedmode.runtime.support import failpoints
@@ -58,8 +59,7 @@ def test_across_the_switch(world: World) -> None:
         "eventsBuffered": 0,
     }
     assert query.status["coordinator"] == streamed.coordinator
-    world.land(EVENTS[100:200])
-    query.processAllAvailable()
+    world.feed(query, EVENTS[100:200])
     assert sum(coordinator.received.values()) == 200
     query.stop()
     numbering.check_all_there(world.checkpoints, 200, 5, 2)
@@ -73,9 +73,7 @@ def test_restarts(world: World) -> None:
         query = live(start(world, coordinator))
         assert coordinator.resets == ([] if life == 1 else [(shard, coordinator.resets[0][1]) for shard in (0, 1)])
         world.land(part)
-        query.processAllAvailable()
-        query.stop()
-        assert query.exception() is None
+        support.finish(query)
         events = numbering.stored(world.checkpoints)["events"]
         assert [(entry["to"], entry["shard"], len(entry["events"])) for entry in events] == [
             ("subtask", 0, 1),
@@ -143,15 +141,13 @@ def counts(query: MixedQuery) -> dict[str, int]:
 @pytest.mark.slow
 def test_reused_shards(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A restart in the backlog that takes over finished shards hands their events over, once."""
-    monkeypatch.setenv(failpoints.VARIABLE, "phase-switch=raise")
-    failpoints._hits.clear()
+    fail_at(monkeypatch, "phase-switch=raise")
     history, coordinator = world.history(EVENTS[:100]), Numbering(3)
     with pytest.raises(QueryError, match="phase-switch"):
         world.start(numbering.described(history, world.live(), Numbering(3)), SLOW).awaitTermination(300)
-    monkeypatch.delenv(failpoints.VARIABLE)
+    fail_at(monkeypatch, "")
     query = live(world.start(numbering.described(history, world.live(), coordinator), SLOW))
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     assert support.details(query, "reused") == ["2 of 2 shards were finished"]
     assert delivered(world) == {0: [0, 1, 2], 1: [0, 1, 2]}
     numbering.check_all_there(world.checkpoints, 100, 3, 2)
@@ -194,9 +190,7 @@ def test_other_number_of_shards(world: World) -> None:
         query = live(world.start(job, {**SLOW, "pipeline.parallelism": parallelism}))
         if parallelism == 3:
             world.land(EVENTS[50:70])
-        query.processAllAvailable()
-        query.stop()
-        assert query.exception() is None
+        support.finish(query)
 
     for parallelism in (2, 3, 1):
         run(parallelism)
@@ -219,8 +213,7 @@ def test_savepoint(worlds: Any, tmp_path: Path) -> None:
     again = Numbering(1000, every_s=3600)
     job = numbering.described(None, other.live(), again)
     query = live(other.start(job, {**SLOW, "execution.savepoint.path": str(tmp_path / "sp")}))
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     assert again.received == coordinator.received
     assert again.sent > coordinator.sent >= 1
     before, after = delivered(world), delivered(other)
@@ -298,8 +291,7 @@ def test_failing_coordinator(world: World) -> None:
     assert isinstance(raised.value.__cause__, CheckpointMismatchError)
     coordinator = Numbering(3)
     query = live(start(world, coordinator))
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     assert sum(coordinator.received.values()) == 200
     assert delivered(world) == {0: [0, 1, 2], 1: [0, 1, 2]}
 

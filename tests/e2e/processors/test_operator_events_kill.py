@@ -58,13 +58,8 @@ class Job:
         self.jvm = jvm
         self.total = total
         self.rows = 160 + 25 * files
-        for name in ("landing", "pending"):
-            (folder / name).mkdir(parents=True)
-        support.write(folder / "history.parquet", EVENTS[:120])
-        support.write(folder / "landing" / "00.parquet", EVENTS[120:160])
-        for number in range(files):
-            rows = EVENTS[160 + 25 * number : 185 + 25 * number]
-            support.write(folder / "pending" / f"{number + 1:02d}.parquet", rows)
+        pending = support.parts_of(EVENTS[160 : self.rows], files)
+        support.write_inputs(folder, EVENTS[:120], EVENTS[120:160], *pending)
 
     def run(self, failpoints: str = "", master: str = "local[2,3]", **environment: str) -> int:
         environment |= {VARIABLE: failpoints, "SESSIONS_MASTER": master}
@@ -99,21 +94,19 @@ def flags(folder: Path, steps: list[str]) -> dict[str, Path]:
     return {point: folder / point for point in steps}
 
 
-@pytest.mark.slow
-def test_killed_workers(tmp_path: Path, driver_jvm: DriverJvm) -> None:
-    """Workers that die at any step of an event's way cost a retry: nothing is doubled by the losing attempts."""
-    job, flagged = Job(tmp_path / "job", driver_jvm, files=2, total=20), flags(tmp_path / "flags", TASK_STEPS)
-    points = ";".join(f"{point}=kill-once:{flag}" for point, flag in flagged.items())
-    assert job.run(points, master="local[2,12]") == 0
-    assert [point for point, flag in flagged.items() if not flag.exists()] == [], "no worker was killed there"
-    job.check()
-
-
-@pytest.mark.cluster
-def test_killed_executors(tmp_path: Path, driver_jvm: DriverJvm) -> None:
-    """Executors of a cluster that die with events that are on their way change nothing either."""
-    job, flagged = Job(tmp_path / "job", driver_jvm, files=2, total=20), flags(tmp_path / "flags", EXECUTOR_STEPS)
-    points = ";".join(f"{point}=kill-executor-once:{flag}" for point, flag in flagged.items())
-    assert job.run(points, "local-cluster[2,1,1024]") == 0
-    assert [point for point, flag in flagged.items() if not flag.exists()] == [], "no executor was killed there"
+@pytest.mark.parametrize(
+    ("act", "steps", "master"),
+    [
+        pytest.param("kill-once", TASK_STEPS, "local[2,12]", marks=pytest.mark.slow),
+        pytest.param("kill-executor-once", EXECUTOR_STEPS, "local-cluster[2,1,1024]", marks=pytest.mark.cluster),
+    ],
+)
+def test_killed_workers_and_executors(
+    tmp_path: Path, driver_jvm: DriverJvm, act: str, steps: list[str], master: str
+) -> None:
+    """Those that die at any step of an event's way cost a retry: nothing is doubled by the losing attempts."""
+    job, flagged = Job(tmp_path / "job", driver_jvm, files=2, total=20), flags(tmp_path / "flags", steps)
+    points = ";".join(f"{point}={act}:{flag}" for point, flag in flagged.items())
+    assert job.run(points, master) == 0
+    assert [point for point, flag in flagged.items() if not flag.exists()] == [], "nobody was killed there"
     job.check()

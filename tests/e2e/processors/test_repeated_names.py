@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,13 +9,12 @@ import mixedmode
 import pytest
 import support
 from mixedmode import PlanError
-from pyspark import cloudpickle
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 from support import World
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 PARTS = [support.stream_of(60, seed=seed, keys=6) for seed in (5, 6, 7)]
 Rows = list[tuple[Any, ...]]
@@ -81,13 +79,12 @@ def test_foreach_batch_gets_the_names_that_stock_gives(world: World, job: Callab
         writer = ours(world, job).writeStream.foreachBatch(take).option("pipeline.parallelism", 2)
         query = writer.option("checkpointLocation", str(world.checkpoints)).start()
         world.queries.append(query)
-        assert query.wait_for("live", 300), query.exception()
+        support.live(query)
         return query
 
     world.land(PARTS[1])
     query = start()
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     world.land(PARTS[2])
     start().processAllAvailable()
     expected_columns, expected = stock(world, job, "append")

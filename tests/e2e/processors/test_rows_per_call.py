@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark import cloudpickle
 from pyspark.sql import Row
 from pyspark.sql.streaming.state import GroupState
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-from support import World
+from support import World, by_value
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+by_value(__name__)
 
 NAME = "execution.backlog.rows-per-call"
 HUGE, MOST = 60_000, 7_000
@@ -65,9 +63,6 @@ class Steps(StatefulProcessor):
             os.kill(os.getpid(), signal.SIGKILL)
         self._state.update((calls + 1, total))
         yield Row(k=key[0], n=len(kept), total=total)
-
-    def close(self) -> None:
-        pass
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import math
-import sys
 from array import array
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, timedelta, timezone
@@ -17,15 +16,14 @@ import pytest
 import support
 from mixedmode.errors import StateSchemaError
 from mixedmode.runtime.operators.processor.processor_handle import DeclaringHandle, TaskHandle
-from mixedmode.state.backend.random_access import RocksDBKeyedState
+from mixedmode.state.backend.random_access import RandomAccessKeyedState
 from mixedmode.state.keys.keygroups import KeyGroupRange
-from pyspark import cloudpickle
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 EAST = timezone(timedelta(hours=5))
 NOON = datetime(2020, 1, 2, 12, 0, 0, 678901)
@@ -230,7 +228,7 @@ def ours(spark: SparkSession) -> dict[str, str]:
     processor = Keeps()
     declaring = DeclaringHandle("none", StructType.fromDDL)
     processor.init(declaring)
-    state = RocksDBKeyedState(declaring.registry, None, KeyGroupRange(0, 0), 0)
+    state = RandomAccessKeyedState(declaring.registry, None, KeyGroupRange(0, 0), 0)
     processor.init(TaskHandle(state, "none", None))  # type: ignore[arg-type]
     state.set_current_key(0, b"k")
     return {row.what: row.found for row in processor.handleInputRows((0,), iter(()), None)}
@@ -277,7 +275,7 @@ def test_an_int_is_a_float_where_it_is_exact(spark: SparkSession) -> None:
     """Stock stores null for an int in a double column; here it is the number, unless a float cannot hold it."""
     declaring = DeclaringHandle("none", StructType.fromDDL)
     declaring.getValueState("v", "a double")
-    state = RocksDBKeyedState(declaring.registry, None, KeyGroupRange(0, 0), 0)
+    state = RandomAccessKeyedState(declaring.registry, None, KeyGroupRange(0, 0), 0)
     state.set_current_key(0, b"k")
     state.value_state("v").update((3,))
     assert state.value_state("v").get() == (3.0,)

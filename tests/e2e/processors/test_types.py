@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -10,14 +9,14 @@ from typing import Any
 
 import mixedmode
 import pytest
-from pyspark import cloudpickle
+import support
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 from support import World
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 #: Types that a key may have.
 KEY_TYPES = {
@@ -120,12 +119,9 @@ def test_all_types_survive_backlog_state_and_stream(world: World) -> None:
         .groupBy(*KEY_TYPES)
         .transformWithState(Remember(), output, "append", "none")
     )
-    query = world.start(keyed)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(keyed))
     frame_of(world).write.mode("append").parquet(str(landing))
-    query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None
+    support.finish(query)
     found = [comparable(row) for row in world.spark.read.parquet(str(world.out)).collect()]
     expected = [
         comparable((origin, *key, *value))

@@ -10,7 +10,7 @@ import pytest
 from driver_jvm import DriverJvm
 from kafka_broker import Broker
 from kafka_support import check_each_once
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from realtime_support import RealTimeJob, each_once
 
@@ -25,16 +25,19 @@ def over_phases(job: RealTimeJob) -> None:
     assert job.life("70-90") == 0
 
 
+def rows_over_phases(job: RealTimeJob, spark: SparkSession) -> DataFrame:
+    """The rows of all of them, for a batch."""
+    over_phases(job)
+    assert len({one.run for one in job.messages()} - {None}) == 2, "two lives were in Real-Time Mode"
+    given = {"kafka.bootstrap.servers": job.broker.bootstrap, "subscribe": (job.folder / "source").read_text()}
+    return kafka_support.parsed(spark.read.format("kafka").options(**given).load())
+
+
 def test_an_aggregate_equals_a_batch(spark: SparkSession, kafka: Broker, driver_jvm: DriverJvm, tmp_path: Path) -> None:
     """In update mode the last message of each key is the key's row in a batch."""
     job = RealTimeJob.of(kafka, driver_jvm, tmp_path, "aggregate")
-    over_phases(job)
-    topic = (tmp_path / "source").read_text()
-    stored = spark.read.format("kafka").option("kafka.bootstrap.servers", kafka.bootstrap).option("subscribe", topic)
-    rows = kafka_support.parsed(stored.load())
-    batch = rows.groupBy("key").agg(F.format_string("%06d", F.max("value")).alias("value"))
+    batch = rows_over_phases(job, spark).groupBy("key").agg(F.format_string("%06d", F.max("value")).alias("value"))
     assert {one.key: one.value for one in job.output()} == dict(batch.collect())
-    assert len({one.run for one in job.messages()} - {None}) == 2, "two lives were in Real-Time Mode"
 
 
 def test_what_is_around_an_aggregate_equals_a_batch(
@@ -42,13 +45,8 @@ def test_what_is_around_an_aggregate_equals_a_batch(
 ) -> None:
     """Filters and expressions before the stage, behind it and within it; the text of each value is Spark's."""
     job = RealTimeJob.of(kafka, driver_jvm, tmp_path, "counts")
-    over_phases(job)
-    topic = (tmp_path / "source").read_text()
-    stored = spark.read.format("kafka").option("kafka.bootstrap.servers", kafka.bootstrap).option("subscribe", topic)
-    rows = kafka_support.parsed(stored.load()).withColumn("text", F.format_string("%06d", F.col("value")))
-    batch = driver_realtime.counts(rows)
-    assert {one.key: one.value for one in job.output()} == dict(batch.collect())
-    assert len({one.run for one in job.messages()} - {None}) == 2, "two lives were in Real-Time Mode"
+    rows = rows_over_phases(job, spark).withColumn("text", F.format_string("%06d", F.col("value")))
+    assert {one.key: one.value for one in job.output()} == dict(driver_realtime.counts(rows).collect())
 
 
 def test_a_query_starts_again_at_once_in_the_same_application(

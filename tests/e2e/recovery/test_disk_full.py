@@ -94,12 +94,10 @@ def assert_tells_of_full_disk(message: str, folder: Path) -> None:
 
 def finish(world: World, query: MixedQuery) -> None:
     """Land the row that closes every session and compare with stock Spark."""
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     world.land(support.flush_after(EVENTS))
-    query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    support.finish(query)
+    assert world.results() == world.expected(EVENTS)
 
 
 @pytest.mark.slow
@@ -110,8 +108,7 @@ def test_full_in_the_stream(world: World, disks: list[Disk]) -> None:
     options = {**OPTIONS, "state.local-dir": str(local.folder / "local")}
     history, live = world.history(EVENTS[:80]), world.live()
     for number, disk in enumerate(disks):
-        query = world.start(support.sessions(history, live), options)
-        assert query.wait_for("live", 300), query.exception()
+        query = support.live(world.start(support.sessions(history, live), options))
         query.processAllAvailable()
         shown = world.output()
         disk.fill()
@@ -147,13 +144,12 @@ def test_full_in_the_backlog(world: World, disks: list[Disk]) -> None:
         disk.free()
     world.land(EVENTS[160:])
     query = start()
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     world.land(support.flush_after(EVENTS))
-    query.processAllAvailable()
-    query.stop()
-    found = support.without_flush(world.output())
+    support.finish(query)
+    found = world.results()
     assert len([row for row in found if row[0].startswith("n")]) == 30_000
-    assert [r for r in found if r[0].startswith("k")] == support.expected_sessions(world.spark, EVENTS)
+    assert [r for r in found if r[0].startswith("k")] == world.expected(EVENTS)
     assert not [name for name in os.listdir(spill.folder) if name != "mixedmode"]
 
 
@@ -188,11 +184,9 @@ def test_full_during_checkpoints_that_may_fail(world: World, disk: Disk, monkeyp
     (world.checkpoints / "spark").symlink_to(world.folder / "log")
     full = FullWhileWriting(monkeypatch, disk, {2, 3, 4})
     options = {**EAGER, "execution.checkpointing.tolerable-failed-checkpoints": "3"}
-    query = world.start(support.sessions(world.history(EVENTS[:80]), world.live()), options)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(support.sessions(world.history(EVENTS[:80]), world.live()), options))
     for start in range(80, 240, 40):
-        world.land(EVENTS[start : start + 40])
-        query.processAllAvailable()
+        world.feed(query, EVENTS[start : start + 40])
     finish(world, query)
     assert full.attempts >= 5
     assert not list(world.checkpoints.rglob("*.tmp"))
@@ -208,8 +202,7 @@ def test_full_during_a_checkpoint_that_must_not_fail(world: World, disk: Disk, m
     first = world.start(support.sessions(history, live), EAGER)
     assert_tells_of_full_disk(failure(first), world.checkpoints)
     assert world.output() == []
-    second = world.start(support.sessions(history, live), EAGER)
-    assert second.wait_for("live", 300), second.exception()
+    second = support.live(world.start(support.sessions(history, live), EAGER))
     shown = world.output()
     world.land(EVENTS[80:160])
     assert_tells_of_full_disk(failure(second), world.checkpoints)
@@ -252,8 +245,7 @@ def test_full_elsewhere(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     history, live = world.history(EVENTS[:80]), world.live()
     ours, landed = world.checkpoints / "mixedmode" / "checkpoints", 80
     for size_bytes in (0, 40):
-        query = world.start(support.sessions(history, live), options)
-        assert query.wait_for("live", 300), query.exception()
+        query = support.live(world.start(support.sessions(history, live), options))
         query.processAllAvailable()
         support.wait_until(lambda query=query: support.is_at_rest(query))
         complete, shown, last = sorted(ours.glob("*/_metadata")), world.output(), landed + 80

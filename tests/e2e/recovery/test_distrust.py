@@ -23,9 +23,7 @@ def life(world: World, *parts: list[support.Event]) -> MixedQuery:
     """One life of the job: to the live phase (or its failure), some files, stop."""
     query = world.start(support.sessions(world.history(EVENTS[:80]), world.live()), OBSERVED)
     query.wait_for("live", 300)
-    for part in parts:
-        world.land(part)
-        query.processAllAvailable()
+    world.feed(query, *parts)
     query.stop()
     return query
 
@@ -90,7 +88,7 @@ def test_a_location_that_has_lost_something_is_no_new_job(world: World) -> None:
     os.unlink(second_newest(log / "offsets"))
     flip(newest(log / "commits"))
     assert life(world, EVENTS[140:], support.flush_after(EVENTS)).exception() is None
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    assert world.results() == world.expected(EVENTS)
 
 
 @pytest.mark.slow
@@ -99,11 +97,9 @@ def test_a_log_that_is_altered_under_a_live_query_is_named(world: World, monkeyp
     shown until then stays."""
     monkeypatch.setattr("mixedmode.state.store.state_manifest._LOGS_MAX", 3)
     options = {**OBSERVED, "execution.checkpointing.interval": "1 ms", "state.checkpoints.num-retained": "9"}
-    query = world.start(support.sessions(world.history(EVENTS[:80]), world.live()), options)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(support.sessions(world.history(EVENTS[:80]), world.live()), options))
     for start in (80, 110):
-        world.land(EVENTS[start : start + 30])
-        query.processAllAvailable()
+        world.feed(query, EVENTS[start : start + 30])
     # The newest ones: the first live checkpoints stay whole.
     logs = sorted((world.checkpoints / "mixedmode" / "state").rglob("*.log"), key=lambda path: path.name)
     altered = [path for path in logs if path.name[:9] == logs[-1].name[:9]]
@@ -141,4 +137,4 @@ def test_output_that_waited_through_a_crash_is_checked(world: World, monkeypatch
     assert world.output() == []
     victim.write_bytes(whole)
     world.start(keyed, OBSERVED).awaitTermination(300)
-    assert world.output() == support.expected_sessions(world.spark, EVENTS)
+    assert world.output() == world.expected(EVENTS)

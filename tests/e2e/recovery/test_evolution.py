@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,12 +9,11 @@ import mixedmode
 import pytest
 import support
 from mixedmode import CheckpointMismatchError, MixedQuery, StateSchemaError
-from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 OBSERVED = {"execution.backlog.final-watermark": "observed"}
 #: Keys k0 to k2 in the backlog, k1 to k3 before the change, k2 to k4 after it.
@@ -82,9 +80,7 @@ def start(world: World, processor: StatefulProcessor, **arguments: Any) -> Mixed
 def lived(world: World, processor: StatefulProcessor, *parts: list[support.Event]) -> MixedQuery:
     query = start(world, processor)
     assert query.exception() is None, query.exception()
-    for part in parts:
-        world.land(part)
-        query.processAllAvailable()
+    world.feed(query, *parts)
     query.stop()
     assert query.exception() is None, query.exception()
     return query

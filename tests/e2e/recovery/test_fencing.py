@@ -55,7 +55,7 @@ class Pair:
         self._world.land(support.flush_after(EVENTS))
         assert self.first.ask("run ") == "done"
         assert self.first.ask("stop") == "stopped"
-        assert support.without_flush(self._world.output()) == support.sessions_of(EVENTS)
+        assert self._world.results() == support.sessions_of(EVENTS)
 
 
 @pytest.fixture(scope="module")

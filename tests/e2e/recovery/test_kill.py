@@ -42,19 +42,8 @@ class Job:
         self.jvm = jvm
         self.name = name
         self.options = options
-        for made in ("landing", "pending"):
-            (folder / made).mkdir()
-        support.write(folder / "history.parquet", EVENTS[:300])
-        support.write(folder / "landing" / "00.parquet", EVENTS[300:360])
-        rows = -(-len(EVENTS[360:]) // files)
-        for number in range(files):
-            some = EVENTS[360 + number * rows :][:rows]
-            support.write(folder / "pending" / f"{number + 1:02d}.parquet", some)
-        support.write(folder / "pending" / "99.parquet", support.flush_after(EVENTS))
-        written_ns = (folder / "landing" / "00.parquet").stat().st_mtime_ns
-        for number, path in enumerate(sorted((folder / "pending").iterdir()), start=1):
-            # Spark takes files in the order of their times, in milliseconds; a small one is written in less.
-            os.utime(path, ns=(written_ns + number * 10_000_000,) * 2)
+        pending = [*support.parts_of(EVENTS[360:], files), support.flush_after(EVENTS)]
+        support.write_inputs(folder, EVENTS[:300], EVENTS[300:360], *pending)
 
     def run(self, failpoints: str = "", master: str = "local[2,3]", files: str = "one by one") -> int:
         """Run the driver to its end, whatever that is; returns its exit code."""
@@ -146,20 +135,28 @@ def test_killed_around_a_compaction(tmp_path: Path, driver_jvm: DriverJvm) -> No
     assert "-compacted-" in metadata.read_text()
 
 
+def check_killed(
+    job: Job, in_the_backlog: tuple[str, ...], in_the_stream: tuple[str, ...], expected: list[tuple]
+) -> None:
+    """A job that is killed at each of these points gives what is expected of its keys at last."""
+    for point in in_the_backlog:
+        assert job.run(f"{point}=kill") == KILLED, point
+        assert (job.output, job.checkpoints) == ([], []), point
+    for point in in_the_stream:
+        assert job.run(point) == KILLED, point
+        assert job.checkpoints, point
+    assert job.run() == 0
+    found = support.committed(job.folder / "out")
+    assert [row for row in found if row[0] in [one[0] for one in expected]] == expected
+
+
 @pytest.mark.slow
 def test_killed_between_two_stages(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """C4, C6: killed when the first stage of an epoch has succeeded and the second has not, in the backlog and in the
     stream, and when both have: both stages are at the last checkpoint."""
     job = Job(tmp_path, driver_jvm, *OBSERVED, name="hours", files=3)
-    for point in ("epoch-between-stages", "epoch-before-apply"):
-        assert job.run(f"{point}=kill") == KILLED, point
-        assert (job.output, job.checkpoints) == ([], []), point
-    for point in ("epoch-between-stages=kill:2", "epoch-before-apply=kill:2"):
-        assert job.run(point) == KILLED, point
-        assert job.checkpoints, point
-    assert job.run() == 0
-    expected = support.hours_of(EVENTS)
-    assert [row for row in support.committed(tmp_path / "out") if row[0] in [one[0] for one in expected]] == expected
+    in_the_stream = ("epoch-between-stages=kill:2", "epoch-before-apply=kill:2")
+    check_killed(job, ("epoch-between-stages", "epoch-before-apply"), in_the_stream, support.hours_of(EVENTS))
 
 
 @pytest.mark.slow
@@ -167,15 +164,8 @@ def test_killed_between_a_stage_and_the_join_behind_it(tmp_path: Path, driver_jv
     """Killed when the last stage's job of an epoch has succeeded and that of the join behind it has not, and when that
     has staged its rows, in the backlog and in the stream: neither counts, and every row comes once."""
     job = Job(tmp_path, driver_jvm, *OBSERVED, name="shifts", files=3)
-    for point in ("epoch-before-tail", "epoch-before-apply"):
-        assert job.run(f"{point}=kill") == KILLED, point
-        assert (job.output, job.checkpoints) == ([], []), point
-    for point in ("epoch-before-tail=kill:2", "epoch-before-apply=kill"):
-        assert job.run(point) == KILLED, point
-        assert job.checkpoints, point
-    assert job.run() == 0
-    expected = support.shifts_of(EVENTS)
-    assert [row for row in support.committed(tmp_path / "out") if row[0] in [one[0] for one in expected]] == expected
+    in_the_stream = ("epoch-before-tail=kill:2", "epoch-before-apply=kill")
+    check_killed(job, ("epoch-before-tail", "epoch-before-apply"), in_the_stream, support.shifts_of(EVENTS))
     assert list((tmp_path / "checkpoints" / "mixedmode" / "exchange").rglob("*.parquet")) == []
     assert list((tmp_path / "out" / "_mixedmode").rglob("*.parquet")) == []
 

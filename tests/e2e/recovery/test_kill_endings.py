@@ -28,12 +28,7 @@ class Job:
     def __init__(self, folder: Path, jvm: DriverJvm) -> None:
         self.folder = folder
         self.jvm = jvm
-        for name in ("landing", "pending"):
-            (folder / name).mkdir()
-        support.write(folder / "history.parquet", EVENTS[:100])
-        support.write(folder / "landing" / "00.parquet", EVENTS[100:UNTIL])
-        support.write(folder / "pending" / "01.parquet", EVENTS[UNTIL:])
-        support.write(folder / "pending" / "02.parquet", support.flush_after(EVENTS))
+        support.write_inputs(folder, EVENTS[:100], EVENTS[100:UNTIL], EVENTS[UNTIL:], support.flush_after(EVENTS))
 
     def run(self, how: str, failpoints: str = "") -> int:
         """Run the driver to its end; the savepoint goes to a folder that is named after the failpoint."""

@@ -6,7 +6,6 @@ Whatever is left of a write, a plain query of Spark goes on from it as the log s
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -60,17 +59,8 @@ class Job:
     def __init__(self, folder: Path, jvm: DriverJvm, files: int) -> None:
         self.folder, self.jvm = folder, jvm
         self.log = folder / "checkpoints" / "spark"
-        for made in ("landing", "pending"):
-            (folder / made).mkdir(parents=True)
-        support.write(folder / "history.parquet", EVENTS[:100])
-        support.write(folder / "landing" / "00.parquet", EVENTS[100:140])
-        rows = -(-len(EVENTS[140:]) // files)
-        for number in range(files):
-            support.write(folder / "pending" / f"{number + 1:02d}.parquet", EVENTS[140 + number * rows :][:rows])
-        support.write(folder / "pending" / "99.parquet", support.flush_after(EVENTS))
-        written_ns = (folder / "landing" / "00.parquet").stat().st_mtime_ns
-        for number, path in enumerate(sorted((folder / "pending").iterdir()), start=1):
-            os.utime(path, ns=(written_ns + number * 10_000_000,) * 2)
+        pending = [*support.parts_of(EVENTS[140:], files), support.flush_after(EVENTS)]
+        support.write_inputs(folder, EVENTS[:100], EVENTS[100:140], *pending)
 
     def start(self, own_jvm: bool = True) -> subprocess.Popen[str]:
         """A driver that goes on with the job; in a JVM of its own if that is to be killed."""

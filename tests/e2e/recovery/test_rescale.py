@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -16,13 +15,12 @@ import support
 from mixedmode import MixedQuery, QueryError
 from mixedmode.runtime.driver.checkpoint import async_checkpoint
 from mixedmode.runtime.driver.epochs import epoch_runner
-from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
 from test_key_groups import Jobs, shown, visits, visits_of
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 #: Checkpoints come when somebody wants one.
 OBSERVED = {"execution.backlog.final-watermark": "observed", "execution.checkpointing.interval": "1 hour"}
@@ -58,7 +56,7 @@ def test_processor_with_timers_is_dealt_to_other_shards(world: World, tmp_path: 
             writer = writer.option(name, value)
         query: MixedQuery = writer.start()
         world.queries.append(query)
-        assert query.wait_for("live", 300), query.exception()
+        support.live(query)
         return query
 
     query = start(parallelism=2)
@@ -107,7 +105,7 @@ def test_processor_with_timers_is_dealt_to_other_shards(world: World, tmp_path: 
     assert support.details(query, "rescaled") == ["sessions 4 to 3 shards, by pipeline.parallelism"]
     take(query, world, EVENTS[180:], support.flush_after(EVENTS))
     query.stop()
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    assert world.results() == world.expected(EVENTS)
 
 
 class Numbers(mixedmode.OperatorCoordinator):
@@ -226,8 +224,7 @@ def test_a_run_that_fails_says_that_its_last_checkpoint_holds_the_shards(
         if name == "epoch-applied" and held.is_set():
             raise RuntimeError("not this one")
 
-    query = world.start(support.sessions(world.history(EVENTS[:60]), world.live()), OBSERVED)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(support.sessions(world.history(EVENTS[:60]), world.live()), OBSERVED))
     query.processAllAvailable()
     monkeypatch.setattr(async_checkpoint, "failpoint", completed)
     monkeypatch.setattr(epoch_runner, "failpoint", applied)

@@ -12,8 +12,6 @@ import pytest
 import support
 from mixedmode import MixedQuery
 from mixedmode.runtime.driver.checkpoint import housekeeping
-from mixedmode.runtime.driver.epochs import epoch_runner
-from mixedmode.runtime.driver.run import runner
 from support import World
 
 pytestmark = pytest.mark.spark
@@ -35,7 +33,7 @@ def test_lives_with_other_parallelisms_are_one_run(world: World) -> None:
     second = run(world, {"pipeline.parallelism": 3}, EVENTS[120:160])
     third = run(world, {"pipeline.parallelism": 1}, EVENTS[160:200])
     last = run(world, {"pipeline.parallelism": 5}, EVENTS[200:], support.flush_after(EVENTS))
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    assert world.results() == world.expected(EVENTS)
     assert first.id == second.id == third.id == last.id
     assert len({first.runId, second.runId, third.runId, last.runId}) == 4
     assert support.details(second, "phase") == ["live"], "the backlog is behind a restarted job"
@@ -47,7 +45,7 @@ def test_data_that_arrived_while_stopped_is_taken(world: World) -> None:
     run(world, {}, EVENTS[80:120])
     world.land(EVENTS[120:160], EVENTS[160:])
     run(world, {}, support.flush_after(EVENTS))
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    assert world.results() == world.expected(EVENTS)
 
 
 @pytest.mark.slow
@@ -61,7 +59,7 @@ def test_what_a_killed_spark_left_half_written_does_not_keep_a_job_from_starting
         (log / name / ".0.a1b2c3d4-0000-0000-0000-000000000000.tmp").write_text("v1\n{")
         (log / name / "..0.a1b2c3d4-0000-0000-0000-000000000000.tmp.crc").write_text("crc")
     run(world, {}, EVENTS[80:], support.flush_after(EVENTS))
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    assert world.results() == world.expected(EVENTS)
 
 
 def test_finished_job_does_nothing_again(world: World) -> None:
@@ -70,7 +68,7 @@ def test_finished_job_does_nothing_again(world: World) -> None:
     for _ in range(2):
         lives.append(world.start(support.sessions(world.history(EVENTS), None)))
         lives[-1].awaitTermination(300)
-    assert world.output() == support.expected_sessions(world.spark, EVENTS)
+    assert world.output() == world.expected(EVENTS)
     assert support.events_of(lives[1]) == ["restored", "finished"]
 
 
@@ -95,36 +93,29 @@ def test_stop_in_the_backlog_leaves_nothing(world: World) -> None:
     assert world.output() == []
     again = world.start(support.sessions(history, None))
     again.awaitTermination(300)
-    assert world.output() == support.expected_sessions(world.spark, EVENTS)
+    assert world.output() == world.expected(EVENTS)
 
 
 @pytest.mark.slow
-def test_history_that_was_streamed_in_part_is_not_lost_in_mixed_mode(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_history_that_was_streamed_in_part_is_not_lost_in_mixed_mode(world: World) -> None:
     """A job stopped in the middle of a streamed history and started in mixed mode still takes all of it, once."""
 
-    def stopped_after_three(name: str) -> None:
-        query = world.queries[-1]
+    def stopped_after_three(name: str, query: MixedQuery) -> None:
         if name == "epoch-applied" and query.status["epoch"] == 3:
             threading.Thread(target=query.stop).start()
             assert query._runner.context.stopping.wait(300)
 
-    started = threading.Event()
-    monkeypatch.setattr(runner, "failpoint", lambda name: started.wait(300))
-    monkeypatch.setattr(epoch_runner, "failpoint", stopped_after_three)
     slow = {
         "execution.runtime-mode": "streaming",
         "execution.history.rows-per-epoch": "10",
         "execution.checkpointing.interval": "1 ms",
     }
-    query = world.start(support.sessions(world.history(EVENTS[:80]), world.live()), {**OBSERVED, **slow})
-    started.set()
-    assert query.awaitTermination(300)
-    monkeypatch.undo()
+    with support.at_failpoints(world, stopped_after_three):
+        query = world.start(support.sessions(world.history(EVENTS[:80]), world.live()), {**OBSERVED, **slow})
+        assert query.awaitTermination(300)
     assert query.checkpoints and support.details(query, "phase") == ["history"]
     run(world, {}, EVENTS[80:], support.flush_after(EVENTS))
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    assert world.results() == world.expected(EVENTS)
 
 
 @pytest.mark.slow

@@ -72,8 +72,7 @@ def test_everything_of_a_job_lies_there(spark: SparkSession, store: S3Server) ->
         checkpointLocation=checkpoints,
         **{"execution.savepoint.path": saved, "pipeline.parallelism": 3},
     )
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     assert support.without_flush(sorted(given, key=repr)) == support.sessions_of(EVENTS)
     assert sum(store.failures(bucket).values()) > 5
 

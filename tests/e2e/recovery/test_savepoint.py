@@ -11,6 +11,7 @@ from typing import Any
 import mixedmode
 import pytest
 import support
+from failing import fail_at
 from mixedmode import CheckpointError, CheckpointMismatchError, CorruptStateError, MixedQuery, OptionError
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.support import failpoints
@@ -44,9 +45,7 @@ def first(worlds: Any) -> World:
     """A job that was stopped in the middle of its stream."""
     world: World = worlds()
     query = live(world.start(job(world), OBSERVED))
-    for part in (EVENTS[80:110], EVENTS[110:140]):
-        world.land(part)
-        query.processAllAvailable()
+    world.feed(query, EVENTS[80:110], EVENTS[110:140])
     query.stop()
     assert query.exception() is None
     return world
@@ -111,18 +110,15 @@ def test_restored_job_goes_on_elsewhere(first: World, second: World, tmp_path: P
         assert support.events_of(query)[:2] == ["restored", "rescaled"]
         assert support.details(query, "phase") == ["live"]
         first.land(rest[:30])
-        query.processAllAvailable()
-        query.stop()
+        support.finish(query)
         shutil.rmtree(tmp_path / "moved")
         query = start(5)
         first.land(rest[30:], support.flush_after(EVENTS))
-        query.processAllAvailable()
-        query.stop()
-        assert query.exception() is None
+        support.finish(query)
     finally:
         hidden.rename(first.checkpoints)
     together = support.without_flush(sorted([*first.output(), *collected], key=repr))
-    assert together == support.expected_sessions(first.spark, EVENTS)
+    assert together == first.expected(EVENTS)
     assert query.id != first.queries[0].id
 
 
@@ -156,10 +152,9 @@ def test_damaged_savepoint_is_named(second: World, what: str, damage: str) -> No
 
 def test_failed_restore_is_done_again(second: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A restore that was cut short is done again from the start; without the option the job does not start."""
-    monkeypatch.setenv(failpoints.VARIABLE, "restore-before-metadata=raise")
-    failpoints._hits.clear()
+    fail_at(monkeypatch, "restore-before-metadata=raise")
     assert isinstance(failure(second.start(job(second), from_savepoint(second))), failpoints.InjectedFailure)
-    monkeypatch.delenv(failpoints.VARIABLE)
+    fail_at(monkeypatch, "")
     error = support.refusal(lambda: second.start(job(second), OBSERVED))
     assert isinstance(error, CheckpointError) and "was cut short" in str(error)
     query = live(second.start(job(second), from_savepoint(second)))
@@ -269,17 +264,15 @@ def test_drained_savepoint_is_a_clean_start(worlds: Any, tmp_path: Path) -> None
     """After a drain no session is open; a job that goes on from it begins new ones and reads nothing twice."""
     world: World = worlds()
     query = live(world.start(job(world), OBSERVED))
-    world.land(EVENTS[80:140])
-    query.processAllAvailable()
+    world.feed(query, EVENTS[80:140])
     drained = query.stopWithSavepoint(str(tmp_path / "sp"), drain=True)
     assert world.output() == support.sessions_of(EVENTS[:140])
     world.checkpoints = tmp_path / "elsewhere"
     query = live(world.start(job(world, history=False), {**OBSERVED, PATH: drained}))
     world.land(EVENTS[140:], support.flush_after(EVENTS))
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     two_jobs = [*support.sessions_of(EVENTS[:140]), *support.sessions_of(EVENTS[140:])]
-    assert support.without_flush(world.output()) == sorted(two_jobs, key=repr)
+    assert world.results() == sorted(two_jobs, key=repr)
 
 
 def test_plan_names_the_savepoint(first: World) -> None:
@@ -311,7 +304,6 @@ def test_job_goes_on_from_the_first_format(world: World) -> None:
     keyed = support.sessions(None, world.live(maxFileAge="36500d")).uid(UID)
     query = live(world.start(keyed, {**OBSERVED, PATH: str(old), "pipeline.parallelism": 3}))
     world.land(events[80:], support.flush_after(events))
-    query.processAllAvailable()
-    query.stop()
-    found, whole = set(support.without_flush(world.output())), set(support.sessions_of(events))
+    support.finish(query)
+    found, whole = set(world.results()), set(support.sessions_of(events))
     assert whole - set(support.sessions_of(events[:80])) < found < whole

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import support
-from mixedmode import CheckpointError, QueryError
+from failing import fail_at
+from mixedmode import CheckpointError, MixedQuery, QueryError
 from mixedmode.planner.cli.app import app
 from mixedmode.runtime.checkpoints.savepoints import writer as savepoint_writer
 from mixedmode.runtime.driver.checkpoint import housekeeping
-from mixedmode.runtime.driver.epochs import epoch_runner
-from mixedmode.runtime.driver.run import runner
-from mixedmode.runtime.support import failpoints
 from support import World, latest, live
 from typer.testing import CliRunner
 
@@ -39,14 +37,12 @@ def test_failed_savepoint_fails_the_job(world: World, tmp_path: Path, monkeypatc
     ways = [(point, drain) for point in ("savepoint-copy", "checkpoint-before-metadata") for drain in (True, False)]
     for number, (point, drain) in enumerate(ways):
         query = live(world.start(keyed, OBSERVED))
-        world.land(EVENTS[60 + 20 * number :][:20])
-        query.processAllAvailable()
+        world.feed(query, EVENTS[60 + 20 * number :][:20])
         before, output = latest(world).checkpoint_id, world.output()
-        monkeypatch.setenv(failpoints.VARIABLE, f"{point}=raise:1")
-        failpoints._hits.clear()
+        fail_at(monkeypatch, f"{point}=raise:1")
         with pytest.raises(QueryError, match=r"with(out)? drain failed: .*failpoint"):
             query.stopWithSavepoint(str(tmp_path / "savepoint"), drain=drain)
-        monkeypatch.delenv(failpoints.VARIABLE)
+        fail_at(monkeypatch, "")
         with pytest.raises(QueryError, match="failpoint"):
             query.awaitTermination(300)
         assert not (tmp_path / "savepoint").exists()
@@ -54,9 +50,8 @@ def test_failed_savepoint_fails_the_job(world: World, tmp_path: Path, monkeypatc
         assert [event.event for event in query.lifecycle.of("sink[0]")][-1] == f"checkpoint {before + 1} aborted"
     again = live(world.start(keyed, OBSERVED))
     world.land(EVENTS[140:], support.flush_after(EVENTS))
-    again.processAllAvailable()
-    again.stop()
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    support.finish(again)
+    assert world.results() == world.expected(EVENTS)
 
 
 @pytest.mark.slow
@@ -66,17 +61,15 @@ def test_savepoint_that_fails_after_its_checkpoint(
     """A drain whose checkpoint is complete cannot be taken back: the error says so, and no run goes on before there is
     its savepoint, where it was asked for or, by command, elsewhere."""
     query = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
-    world.land(EVENTS[60:80])
-    query.processAllAvailable()
-    monkeypatch.setenv(failpoints.VARIABLE, "savepoint-before-metadata=raise:1")
-    failpoints._hits.clear()
+    world.feed(query, EVENTS[60:80])
+    fail_at(monkeypatch, "savepoint-before-metadata=raise:1")
     with pytest.raises(
         QueryError, match=r"failpoint.*; but its checkpoint \d+ is complete.* first writes the savepoint"
     ):
         query.stopWithSavepoint(str(tmp_path / "savepoint"), drain=True)
-    monkeypatch.delenv(failpoints.VARIABLE)
+    fail_at(monkeypatch, "")
     assert not (tmp_path / "savepoint").exists()
-    assert world.output() == support.expected_sessions(world.spark, EVENTS[:80])
+    assert world.output() == world.expected(EVENTS[:80])
 
     (tmp_path / "savepoint").mkdir()
     (tmp_path / "savepoint" / "mine.txt").touch()
@@ -95,12 +88,11 @@ def test_savepoint_that_fails_after_its_checkpoint(
     }
     again = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
     world.land(EVENTS[80:], support.flush_after(EVENTS))
-    again.processAllAvailable()
-    again.stop()
+    support.finish(again)
     assert support.details(again, "restored")[0].endswith("this run continues after it")
     assert "savepoint" not in support.events_of(again)
     two_jobs = [*support.sessions_of(EVENTS[:80]), *support.sessions_of(EVENTS[80:])]
-    assert support.without_flush(world.output()) == sorted(two_jobs, key=repr)
+    assert world.results() == sorted(two_jobs, key=repr)
 
 
 def test_place_that_cannot_be_written_to(world: World, tmp_path: Path) -> None:
@@ -112,7 +104,7 @@ def test_place_that_cannot_be_written_to(world: World, tmp_path: Path) -> None:
             query.stopWithSavepoint(str(tmp_path / "file" / "savepoint"), drain=drain)
     world.land(EVENTS[60:], support.flush_after(EVENTS))
     query.processAllAvailable()
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    assert world.results() == world.expected(EVENTS)
     assert Path(query.stopWithSavepoint(str(tmp_path / "savepoint"), drain=True), "_metadata").exists()
 
 
@@ -136,16 +128,13 @@ def test_stream_goes_on_while_a_savepoint_is_written(
     monkeypatch.setattr(housekeeping, "KEEP_MS", 0)
     options = {**OBSERVED, "state.checkpoints.num-retained": "1", "pipeline.parallelism": 1}
     query = live(world.start(job(world.history(EVENTS[:60]), world.live()), options))
-    world.land(EVENTS[60:80])
-    query.processAllAvailable()
+    world.feed(query, EVENTS[60:80])
     with ThreadPoolExecutor(2) as pool:
         asked = pool.submit(query.savepoint, str(tmp_path / "savepoint"))
         while not (tmp_path / "savepoint").exists():
             assert not asked.done(), asked.exception()
         before, taken = world.output(), latest(world).checkpoint_id
-        for part in (EVENTS[80:110], EVENTS[110:]):
-            world.land(part)
-            query.processAllAvailable()
+        world.feed(query, EVENTS[80:110], EVENTS[110:])
         assert len(world.output()) > len(before) and latest(world).checkpoint_id > taken + 1
         stopped = pool.submit(query.stop)
         assert not query.awaitTermination(0.1) and not asked.done()
@@ -160,73 +149,53 @@ def test_stream_goes_on_while_a_savepoint_is_written(
     options = {**OBSERVED, "pipeline.parallelism": 2, "execution.savepoint.path": str(tmp_path / "savepoint")}
     restored = live(other.start(job(None, other.live()), options))
     other.land(support.flush_after(EVENTS))
-    restored.processAllAvailable()
-    restored.stop()
+    support.finish(restored)
     rows = sorted(before + other.output(), key=repr)
-    assert support.without_flush(rows) == support.expected_sessions(world.spark, EVENTS)
+    assert support.without_flush(rows) == world.expected(EVENTS)
 
 
 @pytest.mark.slow
-def test_end_of_data_overtakes_savepoints(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("drain", [True, False])
+def test_end_of_data_overtakes_savepoints(world: World, tmp_path: Path, drain: bool) -> None:
     """F4, F5: at the end of all data a pending drain becomes the final checkpoint; one without drain is refused."""
-    for drain in (True, False):
-        there = World(world.spark, tmp_path / str(drain))
-        asked: dict[str, Any] = {}
+    asked: list[Future[str]] = []
 
-        def in_the_backlog(name: str, there: World = there, asked: dict[str, Any] = asked, drain: bool = drain) -> None:
-            if name == "backlog-epoch-applied" and not asked:
-                pool = ThreadPoolExecutor(1)
-                asked["stop"] = pool.submit(
-                    there.queries[-1].stopWithSavepoint, str(there.folder / "savepoint"), drain=drain, wait=True
-                )
-                pool.shutdown(wait=False)
-                while there.queries[-1]._runner.context.savepoints.is_empty:
-                    assert not asked["stop"].done(), asked["stop"].exception()
+    def in_the_backlog(name: str, query: MixedQuery) -> None:
+        if name == "backlog-epoch-applied" and not asked:
+            asked.append(support.stop_in_background(query, tmp_path / "savepoint", drain=drain, wait=True))
 
-        started = threading.Event()
-        monkeypatch.setattr(runner, "failpoint", lambda name, started=started: started.wait(300))
-        monkeypatch.setattr(epoch_runner, "failpoint", in_the_backlog)
-        query = there.start(job(there.history(EVENTS[:40]), None))
-        started.set()
+    with support.at_failpoints(world, in_the_backlog):
+        query = world.start(job(world.history(EVENTS[:40]), None))
         query.awaitTermination(300)
 
-        assert there.output() == support.expected_sessions(world.spark, EVENTS[:40])
-        if drain:
-            assert asked["stop"].result(300) == str(there.folder / "savepoint")
-            assert "(stop with drain)" in " ".join(event.event for event in query.lifecycle.of("sink[0]"))
-        else:
-            assert "all data had ended before" in str(asked["stop"].exception(300))
+    assert world.output() == world.expected(EVENTS[:40])
+    if drain:
+        assert asked[0].result(300) == str(tmp_path / "savepoint")
+        assert "(stop with drain)" in " ".join(event.event for event in query.lifecycle.of("sink[0]"))
+    else:
+        assert "all data had ended before" in str(asked[0].exception(300))
 
 
 @pytest.mark.slow
-def test_place_that_is_lost_while_a_stop_waits(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_place_that_is_lost_while_a_stop_waits(world: World, tmp_path: Path) -> None:
     """A drain that has waited for the end of a backlog, and whose place somebody has filled meanwhile, is refused
     before anything fires: the error names the place, and the query goes on into the stream."""
     asked: list[Any] = []
     place = tmp_path / "savepoint"
 
-    def in_the_backlog(name: str) -> None:
+    def in_the_backlog(name: str, query: MixedQuery) -> None:
         if name == "backlog-epoch-applied" and not asked:
-            query = world.queries[-1]
-            pool = ThreadPoolExecutor(1)
-            asked.append(pool.submit(query.stopWithSavepoint, str(place), drain=True, wait=True))
-            pool.shutdown(wait=False)
-            while query._runner.context.savepoints.is_empty:
-                assert not asked[0].done(), asked[0].exception()
+            asked.append(support.stop_in_background(query, place, drain=True, wait=True))
             place.mkdir(exist_ok=True)
             (place / "theirs.txt").touch()
 
-    started = threading.Event()
-    monkeypatch.setattr(runner, "failpoint", lambda name: started.wait(60))
-    monkeypatch.setattr(epoch_runner, "failpoint", in_the_backlog)
-    query = world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED)
-    started.set()
-    live(query)
+    with support.at_failpoints(world, in_the_backlog):
+        query = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
     with pytest.raises(QueryError, match=rf"'{place}' is not empty \(theirs\.txt\).*; the query goes on"):
         asked[0].result(300)
     world.land(EVENTS[60:], support.flush_after(EVENTS))
     query.processAllAvailable()
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    assert world.results() == world.expected(EVENTS)
     assert [path.name for path in place.iterdir()] == ["theirs.txt"]
     query.stopWithSavepoint(str(tmp_path / "another"))
 

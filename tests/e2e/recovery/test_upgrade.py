@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import mixedmode
 import pytest
 import support
-from pyspark import cloudpickle
 from support import World
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 OBSERVED = {"execution.backlog.final-watermark": "observed"}
 EVENTS = support.stream_of(120, seed=3)
@@ -71,9 +69,7 @@ def test_what_may_change_may_change_at_once(begun: World) -> None:
             "pipeline.parallelism": 3,
         },
     )
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     begun.land(EVENTS[60:], support.flush_after(EVENTS))
-    query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None, query.exception()
-    assert support.without_flush(begun.output()) == support.expected_sessions(begun.spark, EVENTS)
+    support.finish(query)
+    assert begun.results() == begun.expected(EVENTS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 import uuid
 from collections import Counter
@@ -14,12 +13,11 @@ from typing import Any
 import pytest
 import support
 from mixedmode import MixedQuery
-from pyspark import TaskContext, cloudpickle
+from pyspark import TaskContext
 from support import World
 
 pytestmark = pytest.mark.spark
-# The workers cannot import this module.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 EVENTS = support.stream_of(160, seed=21)
 OPTIONS = {
@@ -71,11 +69,10 @@ def start(world: World, history: Any, folder: Path, options: dict[str, str]) -> 
 
 
 def assert_right(world: World, query: MixedQuery) -> None:
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     world.land(EVENTS[140:], support.flush_after(EVENTS))
-    query.processAllAvailable()
-    query.stop()
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    support.finish(query)
+    assert world.results() == world.expected(EVENTS)
 
 
 @pytest.mark.slow
@@ -100,7 +97,7 @@ def test_pause_comes_between_shards(world: World, tmp_path: Path, limit: dict[st
         query = start(world, history, folder, limit)
     else:
         query.resume()
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     assert begun(folder) == {0: 1, 1: 1, 2: 1, 3: 1}
     assert support.details(query, "reused") == (["2 of 4 shards were finished"] if limit else [])
     assert not marker.exists()
@@ -129,7 +126,7 @@ def test_pause_while_a_backlog_is_read(world: World, tmp_path: Path) -> None:
     assert query.status["isPaused"] and not begun(folder)
     read.touch()
     query.resume()
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     assert begun(folder) == {0: 1, 1: 1, 2: 1, 3: 1}
     query.stop()
 
@@ -147,7 +144,7 @@ def test_backlog_on_one_core_in_a_pool(world: World, tmp_path: Path) -> None:
         query = start(world, history, tmp_path / "tasks", {"execution.backlog.max-cores": "1"})
     finally:
         context.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     tasks = [stage.numTasks() for stage in stages_of(query)]
     assert len(tasks) >= 5 and max(tasks) == 1, tasks
     assert_right(world, query)

@@ -18,19 +18,18 @@ from typing import Any
 import mixedmode
 import pytest
 import support
+from failing import fail_at
 from mixedmode import CheckpointError, QueryError, StateSchemaError, UserCodeError, events
 from mixedmode.planner.cli.app import app
 from mixedmode.runtime.connectors.sources.live_query import Stopped
 from mixedmode.runtime.driver.run import phases
 from mixedmode.runtime.driver.sources import live_folders
 from mixedmode.runtime.metrics.events.run_listener import ROUTINE
-from mixedmode.runtime.support import failpoints
-from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
 from typer.testing import CliRunner
 
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 pytestmark = pytest.mark.spark
 
@@ -73,11 +72,9 @@ def test_a_checkpoint_that_fails_for_a_users_thread(world: World, monkeypatch: p
     next checkpoint is due; not tolerated, it fails the query.  A listener hears of both, however slow it is, and
     whatever it raises."""
     history, live = world.history(EVENTS[:60]), world.live()
-    monkeypatch.setenv(failpoints.VARIABLE, "checkpoint-start=raise:2")
-    failpoints._hits.clear()
+    fail_at(monkeypatch, "checkpoint-start=raise:2")
     tolerant = {**RARELY, "execution.checkpointing.tolerable-failed-checkpoints": "1"}
-    query = world.start(support.sessions(history, live), tolerant)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(support.sessions(history, live), tolerant))
     world.land(EVENTS[60:90])
     running = query._runner.running
     assert running is not None
@@ -101,8 +98,7 @@ def test_a_checkpoint_that_fails_for_a_users_thread(world: World, monkeypatch: p
     assert _told_once(told.events) == _told_once(query.history())
 
     world.land(EVENTS[90:], support.flush_after(EVENTS))
-    monkeypatch.setenv(failpoints.VARIABLE, "checkpoint-start=raise:1")
-    failpoints._hits.clear()
+    fail_at(monkeypatch, "checkpoint-start=raise:1")
     query = world.start(support.sessions(history, live), RARELY)
     with pytest.raises(QueryError, match=r"checkpoint 4 failed .*tolerable-failed-checkpoints is 0"):
         query.processAllAvailable()
@@ -113,9 +109,8 @@ def test_a_checkpoint_that_fails_for_a_users_thread(world: World, monkeypatch: p
     ends = [(one.how, one.error_class) for one in told.events if isinstance(one, events.RunEnded)]
     assert ends == [("stopped", None), ("failed", "CheckpointError")]
 
-    monkeypatch.delenv(failpoints.VARIABLE)
-    query = world.start(support.sessions(history, live), RARELY)
-    assert query.wait_for("live", 300), query.exception()
+    fail_at(monkeypatch, "")
+    query = support.live(world.start(support.sessions(history, live), RARELY))
 
     def stopped_meanwhile(run: Any, phase: Any) -> bool:
         while run.epochs.tick(phase, phases.now_ms(), idle=True):
@@ -126,7 +121,7 @@ def test_a_checkpoint_that_fails_for_a_users_thread(world: World, monkeypatch: p
     monkeypatch.setattr("mixedmode.runtime.driver.run.phases.commit_now", stopped_meanwhile)
     query.processAllAvailable()
     assert (query.isActive, query.exception()) == (False, None)
-    assert support.without_flush(world.output()) == support.sessions_of(EVENTS), "whoever stops it takes a checkpoint"
+    assert world.results() == support.sessions_of(EVENTS), "whoever stops it takes a checkpoint"
 
 
 def _told_once(found: list[events.RunEvent]) -> list[events.RunEvent]:
@@ -143,8 +138,7 @@ def test_a_location_that_cannot_be_written_to_any_more(world: World) -> None:
     """The query names what could not be written and nothing of the clean-up that fails for the same reason; once the
     cause is gone the same process starts the job again, and nothing is lost."""
     history, live = world.history(EVENTS[:60]), world.live()
-    query = world.start(support.sessions(history, live), RARELY)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(support.sessions(history, live), RARELY))
     ours, aside = world.checkpoints / "mixedmode", world.checkpoints / "aside"
     ours.rename(aside)
     ours.touch()  # not even root can write below a file
@@ -158,10 +152,9 @@ def test_a_location_that_cannot_be_written_to_any_more(world: World) -> None:
         assert file not in str(failed.value), "that is the clean-up"
     ours.unlink()
     aside.rename(ours)
-    query = world.start(support.sessions(history, live), RARELY)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(support.sessions(history, live), RARELY))
     query.processAllAvailable()
-    assert support.without_flush(world.output()) == support.sessions_of(EVENTS)
+    assert world.results() == support.sessions_of(EVENTS)
 
 
 class Fragile(StatefulProcessor):
@@ -242,7 +235,7 @@ def test_the_log_of_a_failure(
     writer = frail.writeStream.queryName("frail").option("path", str(world.out))
     query = writer.option("checkpointLocation", str(world.checkpoints)).start()
     world.queries.append(query)
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     world.land([("a", 2, -1)])
     with pytest.raises(UserCodeError):
         query.awaitTermination(300)
@@ -261,8 +254,7 @@ def test_the_log_of_a_failure(
 def test_a_live_folder_that_is_removed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """``mixedmode status`` says so while Spark says nothing; files in a folder that is made again are processed."""
     monkeypatch.setattr(live_folders, "_EVERY_MS", 0)
-    query = world.start(support.sessions(None, world.live()))
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(support.sessions(None, world.live())))
     kept = world.landing.with_name("moved")
     world.landing.rename(kept)
     support.wait_until(lambda: support.details(query, "folder-gone") == [str(world.landing)])
@@ -270,8 +262,7 @@ def test_a_live_folder_that_is_removed(world: World, monkeypatch: pytest.MonkeyP
     asked = CliRunner().invoke(app, ["status", str(world.checkpoints)])
     assert asked.exit_code == 4 and "is gone" in asked.stdout, asked.stdout
     kept.rename(world.landing)
-    world.land([("a", 1, 7)])
-    query.processAllAvailable()
+    world.feed(query, [("a", 1, 7)])
     support.wait_until(lambda: support.details(query, "folder-is-back") == [str(world.landing)])
     assert sum(epoch["numInputRows"] for epoch in query.recentProgress) == 1
     query.history()

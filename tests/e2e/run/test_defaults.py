@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,13 +10,12 @@ import mixedmode
 import pandas as pd
 import pytest
 import support
-from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from support import World
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 #: What was the default of most jobs once, and still is to be had.
 MAX = {"execution.backlog.final-watermark": "max"}
@@ -80,14 +78,11 @@ def test_a_job_that_began_under_max_goes_on_by_default(world: World) -> None:
     history, rest = ROWS[:55], ROWS[55:]  # the window from 500 to 600 straddles the switch
     frame = world.history(history)
     for options, part in ((MAX, rest[:20]), ({}, rest[20:70]), ({}, rest[70:])):
-        query = world.start(totals(mixedmode.read(history=frame, live=world.live())), options)
-        assert query.wait_for("live", 300), query.exception()
+        query = support.live(world.start(totals(mixedmode.read(history=frame, live=world.live())), options))
         if options:
             assert closed(world)[-1] == (500, 5, sum(row[2] for row in history[50:]))
         world.land(part)
-        query.processAllAvailable()
-        query.stop()
-        assert query.exception() is None, query.exception()
+        support.finish(query)
     straddling = [(500, 5, sum(row[2] for row in ROWS[50:55])), (500, 5, sum(row[2] for row in ROWS[55:60]))]
     whole = [one for one in windows_of(ROWS)[:-2] if one[0] != 500]  # the watermark ends at 1896
     assert closed(world) == sorted([*whole, *straddling])
@@ -160,11 +155,9 @@ def test_timeouts_set_from_the_watermark_are_those_of_stock(worlds: Any, spark: 
     for options in ({}, {"execution.backlog.final-watermark": "observed"}):
         world = worlds()
         query = world.start(described(mixedmode.read(history=world.history(history), live=world.live())), options)
-        assert query.wait_for("live", 300), query.exception()
+        support.live(query)
         world.land(rest[:3], rest[3:])
-        query.processAllAvailable()
-        query.stop()
-        assert query.exception() is None, query.exception()
+        support.finish(query)
         assert world.output() == expected, options
 
     ends = {what: sum(row[2] == what for row in expected) for what in ("rows", "closed")}

@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
-import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import mixedmode
 import pytest
 import support
+from failing import fail_at
 from mixedmode import CheckpointError, MixedQuery, QueryError
-from mixedmode.runtime.connectors.sinks.files import ParquetSink
+from mixedmode.runtime.connectors.sinks.parquet import ParquetSink
 from mixedmode.runtime.driver.checkpoint.checkpoint_thread import CompletingThread
-from mixedmode.runtime.driver.epochs import epoch_runner
-from mixedmode.runtime.driver.run import runner
 from mixedmode.runtime.protocols.lifecycle.final_checkpoint import FinalCheckpoint
-from mixedmode.runtime.support import failpoints
-from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from support import World, latest, live
 
 pytestmark = pytest.mark.spark
-# The workers cannot import this module.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 OBSERVED = {"execution.backlog.final-watermark": "observed"}
 STREAMED = {"execution.runtime-mode": "streaming", "execution.history.rows-per-epoch": "10"}
@@ -104,7 +99,7 @@ def test_natural_end(world: World, options: dict[str, str], monkeypatch: pytest.
     hooks = [row[0] for row in world.output() if row[0] in ("endInput", "finish")]
     assert sorted(hooks) == ["endInput", "endInput", "finish", "finish"], "once per shard"
     rest = [row for row in world.output() if row[0] not in ("endInput", "finish")]
-    assert rest == support.expected_sessions(world.spark, EVENTS)
+    assert rest == world.expected(EVENTS)
     shard, sink = of_task(query, "stage keyed-0[1]"), of_task(query, "sink[0]")
     if options.get("execution.runtime-mode") == "batch":
         assert_in_order(sink, "MAX_WATERMARK", "endInput, finish", "commit", "close")
@@ -138,15 +133,13 @@ def test_savepoints_of_a_running_job(world: World, tmp_path: Path, monkeypatch: 
     """L2: savepoint() does not disturb; stopWithSavepoint() without drain fires nothing, and all goes on elsewhere."""
     calls = hooks_of_the_sink(monkeypatch)
     query = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
-    world.land(EVENTS[60:80])
-    query.processAllAvailable()
+    world.feed(query, EVENTS[60:80])
     first = Path(query.savepoint(str(tmp_path / "first")))
     assert (first / "_metadata").exists() and query.isActive
     with pytest.raises(CheckpointError, match="holds a savepoint"):
         query.stopWithSavepoint(str(first))
     assert query.isActive, "a refused savepoint does not stop the job"
-    world.land(EVENTS[80:110])
-    query.processAllAvailable()
+    world.feed(query, EVENTS[80:110])
     before = len(world.output())
     second = query.stopWithSavepoint(str(tmp_path / "second"))
 
@@ -170,13 +163,12 @@ def test_savepoints_of_a_running_job(world: World, tmp_path: Path, monkeypatch: 
         )
     )
     world.land(EVENTS[110:], support.flush_after(EVENTS))
-    restored.processAllAvailable()
-    restored.stop()
+    support.finish(restored)
     # R1, R2: the history is not read again, its task only says that it had finished.
     assert of_task(restored, "source history[0]")[0] == "finished in an earlier run"
     assert support.details(restored, "phase") == ["live"]
     rows = sorted(world.output() + other.output(), key=repr)
-    assert support.without_flush(rows) == support.expected_sessions(world.spark, EVENTS)
+    assert support.without_flush(rows) == world.expected(EVENTS)
 
 
 @pytest.mark.slow
@@ -190,8 +182,7 @@ def test_windows_of_an_aggregate(world: World, tmp_path: Path) -> None:
         .agg(F.count("*").alias("rows"), F.sum("value").alias("total"))
     )
     query = live(world.start(keyed, OBSERVED))
-    world.land(EVENTS[60:100])
-    query.processAllAvailable()
+    world.feed(query, EVENTS[60:100])
     path = query.stopWithSavepoint(str(tmp_path / "savepoint"), drain=True)
     rows = world.spark.createDataFrame([(k, support.at(s), v) for k, s, v in EVENTS[:100]], support.ROW_SCHEMA)
     expected = rows.groupBy("key", window).agg(F.count("*").alias("rows"), F.sum("value").alias("total"))
@@ -207,11 +198,10 @@ def test_drain(world: World, tmp_path: Path) -> None:
     The shards wait for both sources, of which one had ended long before, and the sink waits for both shards.
     """
     query = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
-    world.land(EVENTS[60:100])
-    query.processAllAvailable()
+    world.feed(query, EVENTS[60:100])
     savepoint = query.stopWithSavepoint(str(tmp_path / "savepoint"), drain=True)
 
-    assert world.output() == support.expected_sessions(world.spark, EVENTS[:100])
+    assert world.output() == world.expected(EVENTS[:100])
     assert_in_order(of_task(query, "source live[0]"), "stop-with-savepoint", *ENDS)
     assert_in_order(of_task(query, "stage sessions[1]"), *ENDS)
     assert not latest(world).sources["live"].finished, "the live source goes on after a drain"
@@ -231,9 +221,8 @@ def test_drain(world: World, tmp_path: Path) -> None:
     options = {**OBSERVED, "pipeline.parallelism": 1, "execution.savepoint.path": savepoint}
     restored = live(other.start(job(None, other.live()), options))
     world.land(EVENTS[100:], support.flush_after(EVENTS))
-    restored.processAllAvailable()
-    restored.stop()
-    assert support.without_flush(other.output()) == support.expected_sessions(world.spark, EVENTS[100:])
+    support.finish(restored)
+    assert other.results() == world.expected(EVENTS[100:])
 
 
 @pytest.mark.slow
@@ -262,14 +251,13 @@ def test_checkpoints_from_before_the_end(world: World, monkeypatch: pytest.Monke
     assert (f"checkpoint {last - 2} completed", "RUNNING") in history
     assert (f"checkpoint {last - 1} completed", "WAITING_FOR_FINAL_CP") in history
     assert (f"checkpoint {last} completed", "WAITING_FOR_FINAL_CP") in history
-    assert world.output() == support.expected_sessions(world.spark, EVENTS[:60])
+    assert world.output() == world.expected(EVENTS[:60])
 
 
 def test_failed_final_checkpoint_is_taken_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """F1: tasks that have finished wait until a checkpoint completes; it is tried again when the next one is due. The
     id of one that failed is not used again."""
-    monkeypatch.setenv(failpoints.VARIABLE, "checkpoint-start=raise:1")
-    failpoints._hits.clear()
+    fail_at(monkeypatch, "checkpoint-start=raise:1")
     options = {
         "execution.checkpointing.tolerable-failed-checkpoints": "1",
         "execution.checkpointing.interval": "200 ms",
@@ -278,26 +266,22 @@ def test_failed_final_checkpoint_is_taken_again(world: World, monkeypatch: pytes
     query.awaitTermination(300)
     assert [report["id"] for report in query.checkpoints] == [2]
     assert_in_order(of_task(query, "sink[0]"), "snapshot 1", "1 aborted", "snapshot 2", "commit up to 2", "close")
-    assert world.output() == support.expected_sessions(world.spark, EVENTS[:60])
+    assert world.output() == world.expected(EVENTS[:60])
 
 
-def test_savepoint_in_the_backlog(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_savepoint_in_the_backlog(world: World, tmp_path: Path) -> None:
     """I8: under interval 0 a savepoint in the backlog is refused with the option's name, or waits for the switch."""
     asked: dict[str, Any] = {}
 
-    def in_the_backlog(name: str) -> None:
+    def in_the_backlog(name: str, query: MixedQuery) -> None:
         if name == "backlog-epoch-applied" and not asked:
-            query, pool = world.queries[-1], ThreadPoolExecutor(2)
+            pool = ThreadPoolExecutor(2)
             asked["refused"] = pool.submit(query.savepoint, str(tmp_path / "refused")).exception(300)
             asked["waiting"] = pool.submit(query.savepoint, str(tmp_path / "waiting"), wait=True)
             pool.shutdown(wait=False)
 
-    started = threading.Event()
-    monkeypatch.setattr(runner, "failpoint", lambda name: started.wait(300))
-    monkeypatch.setattr(epoch_runner, "failpoint", in_the_backlog)
-    query = world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED)
-    started.set()
-    live(query)
+    with support.at_failpoints(world, in_the_backlog):
+        query = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
 
     assert isinstance(asked["refused"], QueryError)
     assert "execution.interval-during-backlog is 0" in str(asked["refused"]) and "wait=True" in str(asked["refused"])
@@ -307,27 +291,26 @@ def test_savepoint_in_the_backlog(world: World, tmp_path: Path, monkeypatch: pyt
     assert events.index("switch") < events.index("savepoint")
 
 
+@contextmanager
+def stopped_after(world: World, epochs: int, place: Path) -> Iterator[None]:
+    """The query that is started in here stops with a savepoint after so many epochs; it has, behind this."""
+    asked: list[Future[str]] = []
+
+    def applied(name: str, query: MixedQuery) -> None:
+        if name == "epoch-applied" and not asked and query.status["epoch"] == epochs:
+            asked.append(support.stop_in_background(query, place))
+
+    with support.at_failpoints(world, applied):
+        yield
+        world.queries[-1].awaitTermination(300)
+    assert asked[0].result(300) == str(place)
+
+
 @pytest.mark.slow
-def test_savepoint_in_a_streamed_history(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_savepoint_in_a_streamed_history(world: World, tmp_path: Path) -> None:
     """R2: a job that stops in the middle of its history goes on elsewhere behind the slices that it has read."""
-    asked: dict[str, Any] = {}
-
-    def after_three(name: str) -> None:
-        if name == "epoch-applied" and not asked and world.queries[-1].status["epoch"] == 3:
-            pool = ThreadPoolExecutor(1)
-            asked["savepoint"] = pool.submit(world.queries[-1].stopWithSavepoint, str(tmp_path / "savepoint"))
-            pool.shutdown(wait=False)
-            while world.queries[-1]._runner.context.savepoints.is_empty:
-                assert not asked["savepoint"].done(), asked["savepoint"].exception()
-
-    started = threading.Event()
-    monkeypatch.setattr(runner, "failpoint", lambda name: started.wait(300))
-    monkeypatch.setattr(epoch_runner, "failpoint", after_three)
-    query = world.start(job(world.history(EVENTS[:80]), world.live()), STREAMED)
-    started.set()
-    query.awaitTermination(300)
-    assert asked["savepoint"].result(300) == str(tmp_path / "savepoint")
-    monkeypatch.undo()
+    with stopped_after(world, 3, tmp_path / "savepoint"):
+        world.start(job(world.history(EVENTS[:80]), world.live()), STREAMED)
     assert latest(world).sources["history"].position is not None
     assert not latest(world).sources["history"].finished
 
@@ -336,38 +319,21 @@ def test_savepoint_in_a_streamed_history(world: World, tmp_path: Path, monkeypat
     options = {**STREAMED, "pipeline.parallelism": 3, "execution.savepoint.path": str(tmp_path / "savepoint")}
     restored = live(other.start(job(other.history(EVENTS[:80]), other.live()), options))
     world.land(EVENTS[80:], support.flush_after(EVENTS))
-    restored.processAllAvailable()
-    restored.stop()
+    support.finish(restored)
     read = sum(progress["numInputRows"] for progress in restored.recentProgress if progress["phase"] == "history")
     assert 0 < read < 80, "the slices before the savepoint are not read again"
     rows = sorted(world.output() + other.output(), key=repr)
-    assert support.without_flush(rows) == support.expected_sessions(world.spark, EVENTS)
+    assert support.without_flush(rows) == world.expected(EVENTS)
 
 
 @pytest.mark.slow
-def test_savepoint_in_the_catch_up(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_savepoint_in_the_catch_up(world: World, tmp_path: Path) -> None:
     """A job that stops while it catches up leaves the files that it has not read to the one that goes on."""
-    asked: dict[str, Any] = {}
-
-    def after_two(name: str) -> None:
-        if name == "epoch-applied" and not asked and world.queries[-1].status["epoch"] == 2:
-            pool = ThreadPoolExecutor(1)
-            asked["savepoint"] = pool.submit(world.queries[-1].stopWithSavepoint, str(tmp_path / "savepoint"))
-            pool.shutdown(wait=False)
-            while world.queries[-1]._runner.context.savepoints.is_empty:
-                assert not asked["savepoint"].done(), asked["savepoint"].exception()
-
-    monkeypatch.setattr(epoch_runner, "failpoint", after_two)
-    started = threading.Event()
-    monkeypatch.setattr(runner, "failpoint", lambda name: started.wait(300))
     world.land(*[EVENTS[start : start + 20] for start in range(0, 120, 20)])
     for age, path in enumerate(sorted(world.landing.iterdir(), reverse=True), start=10):
         os.utime(path, (time.time() - age, time.time() - age))  # Spark reads files in this order
-    query = world.start(job(None, world.live(maxFilesPerTrigger="1")), STREAMED)
-    started.set()
-    query.awaitTermination(300)
-    assert asked["savepoint"].result(300) == str(tmp_path / "savepoint")
-    monkeypatch.undo()
+    with stopped_after(world, 2, tmp_path / "savepoint"):
+        query = world.start(job(None, world.live(maxFilesPerTrigger="1")), STREAMED)
     assert query.exception() is None and latest(world).sources["live"].is_backlog
 
     other = World(world.spark, tmp_path / "other")
@@ -375,8 +341,7 @@ def test_savepoint_in_the_catch_up(world: World, tmp_path: Path, monkeypatch: py
     options = {**STREAMED, "execution.savepoint.path": str(tmp_path / "savepoint")}
     restored = live(other.start(job(None, other.live(maxFilesPerTrigger="1")), options))
     world.land(EVENTS[120:], support.flush_after(EVENTS))
-    restored.processAllAvailable()
-    restored.stop()
+    support.finish(restored)
     assert sum(progress["numInputRows"] for progress in restored.recentProgress) == len(EVENTS) - 40 + 1
     rows = sorted(world.output() + other.output(), key=repr)
-    assert support.without_flush(rows) == support.expected_sessions(world.spark, EVENTS)
+    assert support.without_flush(rows) == world.expected(EVENTS)

@@ -40,8 +40,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
 def start(world: World, **options: Any) -> MixedQuery:
     keyed = support.sessions(world.history(EVENTS[:60]), world.live(maxFilesPerTrigger="1")).uid("sessions")
     interval = {"execution.checkpointing.interval": KINDS[len(world.queries) % len(KINDS)]}
-    query = world.start(keyed, {"pipeline.parallelism": None, **interval, **options})
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(keyed, {"pipeline.parallelism": None, **interval, **options}))
     return query
 
 
@@ -99,5 +98,5 @@ def test_whatever_is_asked_for_comes_beside_checkpoints_in_flight(world: World, 
     support.wait_until(lambda: rows_read(query) - before == len(EVENTS) - 200)
     query.stopWithSavepoint(tmp_path / "drained", drain=True)
     assert query.exception() is None
-    assert world.output() == support.expected_sessions(world.spark, EVENTS)
+    assert world.output() == world.expected(EVENTS)
     assert len(list(world.checkpoints.glob("mixedmode/checkpoints/*/_metadata"))) >= 1

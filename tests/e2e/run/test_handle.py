@@ -28,8 +28,7 @@ def running(worlds: Callable[[], World]) -> Iterator[MixedQuery]:
     world.land(EVENTS[40:])
     keyed = support.sessions(world.history(EVENTS[:40]), world.live())
     writer = keyed.writeStream.format("memory").queryName("sessions_table").option("pipeline.parallelism", 2)
-    query = writer.option("execution.backlog.final-watermark", "max").start()
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(writer.option("execution.backlog.final-watermark", "max").start())
     yield query
     query.stop()
 
@@ -105,8 +104,7 @@ def test_watching_shows_what_the_run_has_told(running: MixedQuery) -> None:
 
 def test_stopped_query(world: World) -> None:
     """After stop() the query is not active, waiting returns, and stopping again does nothing."""
-    query = world.start(support.sessions(None, world.live()))
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(support.sessions(None, world.live())))
     query.stop()
     query.stop()
     assert not query.isActive
@@ -165,14 +163,12 @@ def test_failing_foreach_batch_is_called_again_with_the_same_rows(world: World) 
         else:
             query.awaitTermination(300)
     assert len(ids) == 1, "the query's id is known from the start, and the same over restarts"
-    assert calls == [(1, support.expected_sessions(world.spark, EVENTS))] * 2
+    assert calls == [(1, world.expected(EVENTS))] * 2
 
 
 def test_processing_trigger_and_idle_clock(world: World) -> None:
     """With a long trigger interval a row is taken by processAllAvailable and its timer fires without another row."""
-    query = world.start(support.sessions(None, world.live()), processingTime="1 second")
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(support.sessions(None, world.live()), processingTime="1 second"))
     world.land([("a", 0, 1)], [("b", 10_000, 1)])
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     assert world.output() == [("a", support.at(0), 1, 1)]

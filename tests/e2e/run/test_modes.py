@@ -26,7 +26,7 @@ class Run:
         self.world = world
         self.query = query
         self.names = support.events_of(query)
-        self.output = support.without_flush(world.output())
+        self.output = world.results()
         self.expected = expected
         self.progress = query.recentProgress
 
@@ -43,14 +43,11 @@ class Run:
 def run_live(world: World, options: dict[str, str]) -> Run:
     """History and waiting data, then two live files, then a row that closes every session."""
     world.land(EVENTS[HISTORY:WAITING])
-    query = world.start(support.sessions(world.history(EVENTS[:HISTORY]), world.live()), options)
-    assert query.wait_for("live", 300), query.exception()
-    for part in (EVENTS[WAITING:FIRST], EVENTS[FIRST:], support.flush_after(EVENTS)):
-        world.land(part)
-        query.processAllAvailable()
+    query = support.live(world.start(support.sessions(world.history(EVENTS[:HISTORY]), world.live()), options))
+    world.feed(query, EVENTS[WAITING:FIRST], EVENTS[FIRST:], support.flush_after(EVENTS))
     query.stop()
     assert query.exception() is None
-    return Run(world, query, support.expected_sessions(world.spark, EVENTS))
+    return Run(world, query, world.expected(EVENTS))
 
 
 def run_bounded(world: World, options: dict[str, str], live: bool = False) -> Run:
@@ -60,7 +57,7 @@ def run_bounded(world: World, options: dict[str, str], live: bool = False) -> Ru
     history = world.history(EVENTS[:HISTORY] if live else EVENTS)
     query = world.start(support.sessions(history, world.live() if live else None), options)
     query.awaitTermination(300)
-    return Run(world, query, support.expected_sessions(world.spark, EVENTS))
+    return Run(world, query, world.expected(EVENTS))
 
 
 def run_available_now(world: World, options: dict[str, str]) -> Run:
@@ -69,7 +66,7 @@ def run_available_now(world: World, options: dict[str, str]) -> Run:
     keyed = support.sessions(world.history(EVENTS[:HISTORY]), world.live())
     query = world.start(keyed, options, availableNow=True)
     query.awaitTermination(300)
-    return Run(world, query, support.expected_sessions(world.spark, EVENTS))
+    return Run(world, query, world.expected(EVENTS))
 
 
 MAX = {"execution.backlog.final-watermark": "max"}

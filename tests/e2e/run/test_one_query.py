@@ -125,8 +125,7 @@ def test_backlog_stream_and_restart_are_one_query(world: World, seen: Seen) -> N
         live: Any = query._runner.context.live
         assert live.query._jsq.streamingQuery().sparkSession().conf().get(SETTING) == "before"
         assert buses_of(spark) == buses + 1
-        world.land(EVENTS[50:])
-        query.processAllAvailable()
+        world.feed(query, EVENTS[50:])
         seen.wait_for(lambda: sum(one.numInputRows for one in seen.of("progress", query.runId)) == len(EVENTS))
         told = [one for one in seen.of("progress", query.runId) if one.numInputRows]
         assert rows_by_phase(told) == {"backlog": 50, "live": 10}

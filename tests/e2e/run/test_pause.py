@@ -33,7 +33,7 @@ def test_live_query_makes_pauses(world: World, tmp_path: Path) -> None:
 
     def start() -> MixedQuery:
         query = world.start(support.sessions(world.history(EVENTS[:60]), world.live()).uid("sessions"), OBSERVED)
-        assert query.wait_for("live", 300), query.exception()
+        support.live(query)
         return query
 
     world.land(EVENTS[60:90])
@@ -72,7 +72,7 @@ def test_live_query_makes_pauses(world: World, tmp_path: Path) -> None:
     assert not again.status["isPaused"]
     world.land(EVENTS[140:], support.flush_after(EVENTS))
     again.processAllAvailable()
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    assert world.results() == world.expected(EVENTS)
     again.pause()
     again.stopWithSavepoint(tmp_path / "at-the-end")
     assert not again.isActive
@@ -93,8 +93,7 @@ def test_backlog_that_runs_as_a_stream_makes_pauses(world: World) -> None:
     query.rescale(3)
     assert query.status["epoch"] == epoch and query.checkpoints[-1]["trigger"] == "rescale"
     query.resume()
-    assert query.wait_for("live", 300), query.exception()
-    world.land(support.flush_after(EVENTS))
-    query.processAllAvailable()
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    support.live(query)
+    world.feed(query, support.flush_after(EVENTS))
+    assert world.results() == world.expected(EVENTS)
     query.stop()

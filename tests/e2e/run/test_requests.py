@@ -154,7 +154,7 @@ def test_a_run_without_remote_control_looks_for_nothing(world: World) -> None:
     options = {"execution.remote-control": "off"}
     query = world.start(support.sessions(world.history(EVENTS[:20]), world.live()), options)
     assert query._requests is None
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     with pytest.raises(QueryError, match="takes no requests"):
         ask(str(world.checkpoints), "stop")
     query.stop()

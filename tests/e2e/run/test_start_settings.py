@@ -72,9 +72,8 @@ def test_settings_are_those_of_the_start(
     world.queries.append(query)
     _set(spark, LATER)
     may.set()
-    assert query.wait_for("live", 300), query.exception()
-    world.land(EVENTS[60:])
-    query.processAllAvailable()
+    support.live(query)
+    world.feed(query, EVENTS[60:])
     query.stopWithSavepoint(str(world.folder / "savepoint"), drain=True)
     assert seen == wanted
     assert {name: spark.conf.get(name) for name in LATER} == LATER

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,13 +15,12 @@ import pytest
 import support
 from mixedmode import MixedQuery, StopTimeoutError
 from mixedmode.runtime.handle import stopping
-from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World, counted
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 
 class Deliver:
@@ -78,7 +76,7 @@ def test_a_function_of_foreach_batch_that_never_returns(world: World, deliver: D
         deliver.may.clear()
     query = start(world, deliver)
     if phase == "live":
-        assert query.wait_for("live", 300), query.exception()
+        support.live(query)
         query.processAllAvailable()
         deliver.may.clear()
         world.land(counted(2))
@@ -96,7 +94,7 @@ def test_a_function_of_foreach_batch_that_never_returns(world: World, deliver: D
     deliver.may.set()
     try:
         again = start(world, deliver)
-        assert again.wait_for("live", 300), again.exception()
+        support.live(again)
         if phase == "backlog":
             world.land(counted(2))
         again.processAllAvailable()
@@ -105,8 +103,7 @@ def test_a_function_of_foreach_batch_that_never_returns(world: World, deliver: D
     assert deliver.returned.wait(300)
     support.wait_until(lambda: not threads_of(query))
     world.land(counted(3))
-    again.processAllAvailable()
-    again.stop()
+    support.finish(again)
     given = [row for number in range(1, 4) for row in support.counts_after(*range(number + 1))]
     assert deliver.all == sorted(given, key=repr)
 
@@ -133,12 +130,11 @@ def test_a_function_that_hangs_while_a_run_recovers(
     hung, deliver.may = deliver.may, threading.Event()
     deliver.may.set()
     third = start(world, deliver)
-    assert third.wait_for("live", 300), third.exception()
+    support.live(third)
     hung.set()
     support.wait_until(lambda: not threads_of(first) and not second._run.thread.is_alive())
     world.land(counted(1))
-    third.processAllAvailable()
-    third.stop()
+    support.finish(third)
     given = [*support.counts_after(0), *support.counts_after(0, 1)]
     assert deliver.all == sorted(given, key=repr)
 
@@ -178,7 +174,7 @@ def test_a_processor_that_never_returns(world: World, phase: str) -> None:
         world.land(sleeps)
     query = begin()
     if phase == "live":
-        assert query.wait_for("live", 300), query.exception()
+        support.live(query)
         query.processAllAvailable()
         world.land(sleeps)
     support.wait_until((world.folder / "awake-not").exists)
@@ -195,9 +191,8 @@ def test_a_processor_that_never_returns(world: World, phase: str) -> None:
     assert not query.isActive and query.exception() is None
     awake.touch()
     again = begin()
-    assert again.wait_for("live", 300), again.exception()
-    again.processAllAvailable()
-    again.stop()
+    support.live(again)
+    support.finish(again)
     rows = [("a", 1, 1), ("a", 2, 2), ("a", -1, 3), ("b", 1, 1), ("b", 2, 2)]
     assert world.output() == sorted(rows, key=repr)
 

@@ -20,9 +20,7 @@ EVENTS = support.stream_of(150, seed=11)
 
 
 def live_part(world: World, query: Any, *parts: list[support.Event]) -> None:
-    for part in parts:
-        world.land(part)
-        query.processAllAvailable()
+    world.feed(query, *parts)
 
 
 def started(
@@ -30,8 +28,7 @@ def started(
 ) -> Any:
     """The test job in its live phase."""
     frame = None if history is None else world.history(history)
-    query = world.start(support.sessions(frame, world.live(**live)), options)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(support.sessions(frame, world.live(**live)), options))
     return query
 
 
@@ -40,7 +37,7 @@ def closed(world: World, query: Any, events: list[support.Event]) -> list[tuple[
     live_part(world, query, support.flush_after(events))
     query.stop()
     assert query.exception() is None
-    return support.without_flush(world.output())
+    return world.results()
 
 
 # -- edges (X18) -------------------------------------------------------------------------------------------------------
@@ -51,7 +48,7 @@ def test_empty_backlog(world: World) -> None:
     query = started(world, [])
     assert query.checkpoints[0]["trigger"] == "switch"
     live_part(world, query, EVENTS)
-    assert closed(world, query, EVENTS) == support.expected_sessions(world.spark, EVENTS)
+    assert closed(world, query, EVENTS) == world.expected(EVENTS)
 
 
 def test_live_alone(world: World) -> None:
@@ -60,7 +57,7 @@ def test_live_alone(world: World) -> None:
     query = started(world, None)
     assert query.recentProgress[0].numInputRows == 100
     live_part(world, query, EVENTS[100:])
-    assert closed(world, query, EVENTS) == support.expected_sessions(world.spark, EVENTS)
+    assert closed(world, query, EVENTS) == world.expected(EVENTS)
 
 
 def test_shards_without_keys(world: World) -> None:
@@ -68,7 +65,7 @@ def test_shards_without_keys(world: World) -> None:
     one_key = [("only", seconds, value) for _, seconds, value in EVENTS]
     query = started(world, one_key[:100], {"pipeline.parallelism": "5"})
     live_part(world, query, one_key[100:])
-    assert closed(world, query, one_key) == support.expected_sessions(world.spark, one_key)
+    assert closed(world, query, one_key) == world.expected(one_key)
 
 
 @pytest.mark.parametrize("mode", ["batch", "streaming", "mixed"])
@@ -98,9 +95,9 @@ def test_rate_limited_source_is_several_chunks_if_asked(world: World, mode: str,
     if mode == "mixed":
         assert len(backlog) >= 3 if limits == "source" else len(backlog) == 1
         again = started(world, EVENTS[:60])
-        assert closed(world, again, EVENTS) == support.expected_sessions(world.spark, EVENTS)
+        assert closed(world, again, EVENTS) == world.expected(EVENTS)
     else:
-        assert world.output() == support.expected_sessions(world.spark, EVENTS)
+        assert world.output() == world.expected(EVENTS)
 
 
 def test_available_now_runs_go_on_from_each_other(world: World) -> None:
@@ -113,7 +110,7 @@ def test_available_now_runs_go_on_from_each_other(world: World) -> None:
     world.land(support.flush_after(EVENTS))
     query = world.start(support.sessions(None, world.live()), availableNow=True)
     query.awaitTermination(300)
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    assert world.results() == world.expected(EVENTS)
 
 
 # -- late rows (X17) ---------------------------------------------------------------------------------------------------
@@ -128,7 +125,7 @@ def test_nothing_in_the_backlog_is_late_but_in_the_stream(world: World) -> None:
     live_rows = [p for p in query.recentProgress if p.phase == "live" and p.numInputRows]
     assert [p.stateOperators[0]["numRowsDroppedByWatermark"] for p in live_rows] == [1]
     assert dropped in (0, 1)
-    assert closed(world, query, backlog) == support.expected_sessions(world.spark, [*backlog, ("a", 5001, 1)])
+    assert closed(world, query, backlog) == world.expected([*backlog, ("a", 5001, 1)])
 
 
 # -- windows that straddle the switch (X1) -----------------------------------------------------------------------------
@@ -146,8 +143,7 @@ def test_tumbling_window_over_the_switch(world: World, final: str | None) -> Non
         .groupBy("key", F.window("ts", "4 seconds"))
         .agg(F.count("*").alias("n"))
     )
-    query = world.start(keyed, {} if final is None else {"execution.backlog.final-watermark": final})
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(keyed, {} if final is None else {"execution.backlog.final-watermark": final}))
     backlog = len(world.output())
     live_part(world, query, live[:20], live[20:], support.flush_after(rows))
     query.stop()
@@ -184,7 +180,7 @@ def test_stream_that_falls_behind_goes_back_into_backlog(world: World) -> None:
     live_part(world, query, older[:25], older[25:], fresh[:25], fresh[25:])
     modes = [p.mode for p in query.recentProgress if p.numInputRows]
     switches = [detail.split(" after")[0] for detail in support.details(query, "switch")]
-    assert closed(world, query, everything) == support.expected_sessions(world.spark, everything)
+    assert closed(world, query, everything) == world.expected(everything)
     assert modes[0] == "backlog"
     assert "streaming" in modes and "backlog" in modes[1:]
     assert "live isBacklog=true" in switches
@@ -223,4 +219,4 @@ def test_any_stream_cut_anywhere_equals_stock_batch(
     here.land(parts[1])
     query = started(here, parts[0], {"pipeline.parallelism": str(shards)})
     live_part(here, query, *[part for part in parts[2:] if part])
-    assert closed(here, query, events) == support.expected_sessions(here.spark, events)
+    assert closed(here, query, events) == here.expected(events)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mixedmode
 import pytest
-from mixedmode.runtime.support import failpoints
+from failing import fail_at
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from support import refusal
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 class Outputs:
@@ -107,17 +104,15 @@ def test_nothing_is_lost_before_the_first_commit(
     """A run that fails before its commit, or in it, has removed nothing that its restart does not replace."""
     outputs.run(outputs.writer())
     replacing = {"execution.sink.existing": "replace"}
-    monkeypatch.setenv(failpoints.VARIABLE, "checkpoint-after-metadata=raise")
-    monkeypatch.setattr(failpoints, "_hits", Counter())
+    fail_at(monkeypatch, "checkpoint-after-metadata=raise")
     with pytest.raises(mixedmode.QueryError):
         outputs.run(outputs.writer("('c', 3)", at="again").options(**replacing))
     assert outputs.rows() == [("a", 1), ("b", 2)]
-    monkeypatch.setenv(failpoints.VARIABLE, "sink-before-replacing=raise")
-    monkeypatch.setattr(failpoints, "_hits", Counter())
+    fail_at(monkeypatch, "sink-before-replacing=raise")
     with pytest.raises(mixedmode.QueryError):
         outputs.run(outputs.writer("('c', 3)", at="again").options(**replacing))
     assert outputs.rows() == [("a", 1), ("b", 2), ("c", 3)]
-    monkeypatch.delenv(failpoints.VARIABLE)
+    fail_at(monkeypatch, "")
     outputs.run(outputs.writer("('c', 3)", at="again"))  # the option is not needed any more
     assert outputs.rows() == [("c", 3)]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 import uuid
 from collections.abc import Callable
@@ -14,13 +13,12 @@ import mixedmode
 import pytest
 import support
 from mixedmode import MixedQuery
-from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from support import World, counted, counts, counts_after, live
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 Rows = list[tuple[Any, ...]]
 
@@ -98,8 +96,7 @@ def test_each_epoch_has_a_call_of_its_own_and_a_backlog_is_one_epoch(world: Worl
 
     query = live(start(world, counts(one_file(world), history), calls))
     assert calls.ids == [1, 2, 3, 4], "nothing has come, so nobody is called"
-    world.land(counted(6))
-    query.processAllAvailable()
+    world.feed(query, counted(6))
     savepoint = query.stopWithSavepoint(str(world.folder / "savepoint"))
     assert calls.made[4:] == [(5, counts_after(*range(7)))]
 
@@ -107,8 +104,7 @@ def test_each_epoch_has_a_call_of_its_own_and_a_backlog_is_one_epoch(world: Worl
     world.land(counted(7))
     options = {"execution.savepoint.path": savepoint}
     query = live(start(other, counts(one_file(world), history), calls, **options))
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     assert calls.made[5:] == [(6, counts_after(*range(8)))]
     assert query.exception() is None
 
@@ -117,8 +113,7 @@ def test_a_call_that_raised_is_made_again_and_those_before_it_are_not(world: Wor
     """The second of three calls of a checkpoint raises: it comes again with its id and rows, then the third."""
     calls = Calls(3)
     query = live(start(world, counts(one_file(world)), calls))
-    world.land(counted(0))
-    query.processAllAvailable()
+    world.feed(query, counted(0))
     world.land(*map(counted, (1, 2, 3)))
     with pytest.raises(mixedmode.QueryError, match=r"(?s)no room for 3.*batch 3"):
         query.processAllAvailable()
@@ -175,9 +170,7 @@ def test_rows_that_replace_others_come_in_one_call_a_checkpoint(world: World) ->
         live(query)
     world.land(*map(counted, (0, 1, 2)))
     for query in queries:
-        query.processAllAvailable()
-        query.stop()
-        assert query.exception() is None
+        support.finish(query)
     assert {name: [rows for rows in calls.rows if rows] for name, calls in made.items()} == expected
     for name, calls in made.items():
         assert calls.ids == sorted(set(calls.ids)), name
@@ -212,8 +205,7 @@ def test_a_job_of_the_version_before_goes_on_with_greater_ids(world: World) -> N
     pending = [*counts_after(*range(6)), *counts_after(*range(7))]
     assert calls.made == [(4, sorted(pending, key=repr))]
     world.land(*map(counted, (7, 8)))
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     assert calls.made[1:] == [(5, counts_after(*range(8))), (6, counts_after(*range(9)))]
     assert query.exception() is None
 

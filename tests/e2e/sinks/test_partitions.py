@@ -6,8 +6,8 @@ from pathlib import Path
 
 import mixedmode
 import pytest
+from failing import fail_at
 from mixedmode import MixedQuery
-from mixedmode.runtime.support import failpoints
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from support import World
@@ -39,11 +39,10 @@ def start(world: World) -> MixedQuery:
 
 def test_partitions_are_those_of_spark(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Folders, schema and rows, nulls included; a commit that was cut short between renames is completed."""
-    monkeypatch.setenv(failpoints.VARIABLE, "sink-between-files=raise:3")
-    failpoints._hits.clear()
+    fail_at(monkeypatch, "sink-between-files=raise:3")
     with pytest.raises(mixedmode.QueryError):
         start(world).awaitTermination(300)
-    monkeypatch.delenv(failpoints.VARIABLE)
+    fail_at(monkeypatch, "")
     assert len(files(world.out)) == 3
     start(world).awaitTermination(300)
 

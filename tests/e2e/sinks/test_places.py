@@ -61,8 +61,7 @@ def test_everything_of_a_job_may_lie_there(world: World, shared: str) -> None:
     world.queries.append(query)
     assert query.wait_for("live", 120)
     query.processAllAvailable()
-    world.land([("late", 0, 1)])
-    query.processAllAvailable()
+    world.feed(query, [("late", 0, 1)])
     assert [(row.key, row.value) for row in query.lateRows.collect()] == [("late", 1)]
     query.stop()
     assert support.without_flush(sorted(given, key=repr)) == support.sessions_of(EVENTS)

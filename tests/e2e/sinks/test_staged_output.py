@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import mixedmode
 import pytest
+from failing import fail_at
 from mixedmode import CheckpointMismatchError, MixedQuery
-from mixedmode.runtime.support import failpoints
-from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-from support import World, at, details
+from support import World, at, by_value, details, finish, live
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+by_value(__name__)
 
 BACKLOG = [("a", 0, 1), ("a/b", 1, 2), (None, 2, 3), ("a", 3, 4)]
 LATER = [("a", 10, 5), ("c", 11, 6)]
@@ -42,10 +40,8 @@ def refuse(rows: DataFrame, number: int) -> None:
 
 
 def ended(query: MixedQuery) -> MixedQuery:
-    assert query.wait_for("live", 300), query.exception()
-    query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None, query.exception()
+    live(query)
+    finish(query)
     return query
 
 
@@ -90,22 +86,20 @@ def test_output_that_a_sink_refused_is_shown_under_its_new_name(world: World) ->
 @pytest.mark.slow
 def test_output_of_another_sink_is_shown_by_this_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of a partitioned output that was cut short: those that readers see stay, the rest goes to the new sink."""
-    monkeypatch.setenv(failpoints.VARIABLE, "sink-between-files=raise:1")
-    failpoints._hits.clear()
+    fail_at(monkeypatch, "sink-between-files=raise:1")
     query = files(world, "total", "key", world.out)
     with pytest.raises(mixedmode.QueryError):
         query.awaitTermination(300)
-    monkeypatch.delenv(failpoints.VARIABLE)
+    fail_at(monkeypatch, "")
     first = by_spark(world, world.out)
     assert len(first) == 1
 
     other = world.folder / "other"
     # Killed when the new files are there, but nothing names them.
-    monkeypatch.setenv(failpoints.VARIABLE, "restaged-before-named=raise:1")
-    failpoints._hits.clear()
+    fail_at(monkeypatch, "restaged-before-named=raise:1")
     with pytest.raises(mixedmode.QueryError):
         files(world, "sum", "sum", other).awaitTermination(300)
-    monkeypatch.delenv(failpoints.VARIABLE)
+    fail_at(monkeypatch, "")
     files(world, "sum", "sum", other).awaitTermination(300)
     rest = by_spark(world, other)
     assert sorted(first + rest, key=repr) == sorted([("a", 5), ("a/b", 2), (None, 3)], key=repr)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import support
+from failing import fail_at
 from mixedmode import MixedQuery, QueryError
-from mixedmode.runtime.support import failpoints
 from support import World
 
 pytestmark = pytest.mark.spark
@@ -35,29 +35,26 @@ def start(world: World, **options: Any) -> MixedQuery:
 def test_backlog_and_stream_are_appended_with_their_checkpoints(world: World) -> None:
     """The rows of a job through a format of Spark's are those of stock Spark, over the switch and a restart."""
     query = start(world)
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     world.land(EVENTS[40:50])
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     query = start(world)
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     world.land([*EVENTS[50:], *support.flush_after(EVENTS)])
-    query.processAllAvailable()
-    query.stop()
-    assert written(world) == support.expected_sessions(world.spark, EVENTS)
+    support.finish(query)
+    assert written(world) == world.expected(EVENTS)
 
 
 def test_an_append_that_was_not_acknowledged_comes_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a crash between append and acknowledgement the restarted job appends the same rows again, as stated."""
     with monkeypatch.context() as patched:
-        patched.setenv(failpoints.VARIABLE, "sink-after-function=raise")
-        failpoints._hits.clear()
+        fail_at(patched, "sink-after-function=raise")
         with pytest.raises(QueryError, match="sink-after-function"):
             start(world).awaitTermination(300)
     once = written(world)
     assert once
     query = start(world)
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     query.stop()
     assert written(world) == sorted(once * 2, key=repr)
     assert "at-least-once" in query._job.sink.describe()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,13 +21,12 @@ from mixedmode import (
     QueryError,
 )
 from mixedmode.runtime.jvm.spark_errors import what_happened
-from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 EVENTS = support.stream_of(60)
 
@@ -60,8 +58,7 @@ OBSERVED = {"execution.backlog.final-watermark": "observed"}
 
 def stopped_job(world: World) -> None:
     """A job that was stopped in its live phase, with one checkpoint that has state."""
-    query = world.start(support.sessions(world.history(EVENTS), world.live()), OBSERVED)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(support.sessions(world.history(EVENTS), world.live()), OBSERVED))
     query.stop()
 
 

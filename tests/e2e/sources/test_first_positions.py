@@ -13,7 +13,7 @@ import pytest
 import support
 from driver_jvm import KILLED, DriverJvm
 from driver_positions import BETWEEN, DURING, HISTORY, JOBS, LATER, OLD
-from mixedmode.runtime.support.failpoints import VARIABLE, _hits
+from failing import fail_at
 from pyspark import cloudpickle
 from support import World
 
@@ -86,8 +86,7 @@ def test_first_rows_are_landed(world: World, kind: str, mode: str, monkeypatch: 
     positions = world.checkpoints / "mixedmode" / "first-position"
 
     def life(failing: str, *arriving: int) -> None:
-        monkeypatch.setenv(VARIABLE, failing)
-        _hits.clear()
+        fail_at(monkeypatch, failing)
         options = {"path": str(world.folder / "feed"), "kind": kind, "from": "start"}
         described = (
             mixedmode.read(
@@ -103,8 +102,7 @@ def test_first_rows_are_landed(world: World, kind: str, mode: str, monkeypatch: 
                 query.awaitTermination(120)
         else:
             assert query.wait_for("live", 120)
-            query.processAllAvailable()
-            query.stop()
+            support.finish(query)
         feeds.append(world.folder / "feed", *arriving)
 
     life("first-rows-landed=raise", 4)

@@ -34,8 +34,7 @@ def test_idle_source_of_old_rows_leaves_backlog(world: World) -> None:
         "execution.checkpointing.interval": "300 ms",
         "execution.backlog.final-watermark": "observed",
     }
-    query = world.start(support.sessions(world.history(EVENTS[:20]), world.live()), options)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(support.sessions(world.history(EVENTS[:20]), world.live()), options))
     assert not query.status["isBacklog"]
 
     world.land(EVENTS[20:40])
@@ -48,7 +47,7 @@ def test_idle_source_of_old_rows_leaves_backlog(world: World) -> None:
 
     seen = len(support.details(query, "switch"))
     world.land([*EVENTS[40:], *support.flush_after(EVENTS)])
-    expected = support.expected_sessions(world.spark, EVENTS)
-    until(query, lambda: support.without_flush(world.output()) == expected)
+    expected = world.expected(EVENTS)
+    until(query, lambda: world.results() == expected)
     assert len(support.details(query, "switch")) == seen
     assert [progress.mode for progress in query.recentProgress if progress.numInputRows][-1] == "streaming"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,15 +9,13 @@ from typing import Any
 import mixedmode
 import pytest
 import support
+from failing import fail_at
 from mixedmode import MixedQuery, OptionError, PlanError, QueryError
-from mixedmode.runtime.support import failpoints
-from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World, at
 
-# Workers cannot import test modules.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 pytestmark = pytest.mark.spark
 
 #: What lands second: late, late without being dropped by everybody, in time.  The watermark is 1000 s by then.
@@ -34,9 +31,7 @@ def run(world: World, keyed: Any, *batches: list[support.Event], **options: Any)
     options = {"pipeline.late-data.path": late_path(world), "execution.backlog.final-watermark": "observed", **options}
     query = world.start(keyed, options)
     query.processAllAvailable()
-    for batch in batches:
-        world.land(batch)
-        query.processAllAvailable()
+    world.feed(query, *batches)
     return query
 
 
@@ -117,13 +112,12 @@ def test_late_rows_come_exactly_once_through_a_failure(world: World, monkeypatch
     world.land([("k", 1000, 0)])
     keyed = support.sessions(None, world.live())
     first = run(world, keyed, **{"execution.checkpointing.interval": "1 ms"})
-    failpoints._hits.clear()
-    monkeypatch.setenv(failpoints.VARIABLE, "checkpoint-after-metadata=raise")
+    fail_at(monkeypatch, "checkpoint-after-metadata=raise")
     world.land([("k", 1, 1)])
     with pytest.raises(QueryError, match="checkpoint-after-metadata"):
         first.processAllAvailable()
     assert values(first) == []
-    monkeypatch.delenv(failpoints.VARIABLE)
+    fail_at(monkeypatch, "")
 
     with pytest.raises(QueryError, match=r"late rows that are not visible yet, and pipeline\.late-data\.path is unset"):
         run(world, keyed, **{"pipeline.late-data.path": None})
@@ -143,12 +137,11 @@ def test_late_rows_of_an_epoch_that_fails_are_not_handed_out_twice(
     world.land([("k", 1000, 0)])
     keyed = support.sessions(None, world.live())
     first = run(world, keyed)
-    failpoints._hits.clear()
-    monkeypatch.setenv(failpoints.VARIABLE, "epoch-before-apply=raise")
+    fail_at(monkeypatch, "epoch-before-apply=raise")
     world.land([("k", 1, 1)])
     with pytest.raises(QueryError, match="epoch-before-apply"):
         first.processAllAvailable()
-    monkeypatch.delenv(failpoints.VARIABLE)
+    fail_at(monkeypatch, "")
     assert len(list(Path(late_path(world)).glob("_mixedmode/*/*.parquet"))) == 1
 
     second = run(world, keyed)
@@ -219,12 +212,11 @@ def test_each_stage_hands_out_what_was_late_for_it(world: World, monkeypatch: py
     world.land([("k", 1000, 0)])
     job = of_three_stages(mixedmode.read(live=world.live()))
     first = run(world, job)
-    failpoints._hits.clear()
-    monkeypatch.setenv(failpoints.VARIABLE, "epoch-before-apply=raise")
+    fail_at(monkeypatch, "epoch-before-apply=raise")
     world.land([("k", 500, 1), ("k", 998, 2), ("k", 1004, 7), ("k", 1005, 500), ("k", 1006, 1)])
     with pytest.raises(QueryError, match="epoch-before-apply"):
         first.processAllAvailable()
-    monkeypatch.delenv(failpoints.VARIABLE)
+    fail_at(monkeypatch, "")
     assert len(list(Path(late_path(world)).glob("_mixedmode/*/*.parquet"))) == 3
 
     query = run(world, job, [("k", 2000, 0)])

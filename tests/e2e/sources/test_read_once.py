@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mixedmode
 import pytest
 import support
 from line_server import LineServer
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from support import World
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import support
+from failing import fail_at
 from mixedmode import DataLossError, MixedQuery, QueryError
-from mixedmode.runtime.support import failpoints
 from standalone import wait_until
 from support import World
 
@@ -30,11 +30,9 @@ def start(world: World, **source: str) -> MixedQuery:
 def processed(world: World, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A job that has died behind an epoch that no checkpoint holds; the file that the epoch has read."""
     query = start(world)
-    assert query.wait_for("live", 300), query.exception()
-    world.land(EVENTS[80:120])
-    query.processAllAvailable()
-    monkeypatch.setenv(failpoints.VARIABLE, "checkpoint-start=raise")
-    failpoints._hits.clear()
+    support.live(query)
+    world.feed(query, EVENTS[80:120])
+    fail_at(monkeypatch, "checkpoint-start=raise")
     before = query._runner.running.state.epoch  # type: ignore[union-attr]
     world.land(EVENTS[120:160])
     wait_until(lambda: query._runner.running.state.epoch > before, "the epoch")  # type: ignore[union-attr]
@@ -43,7 +41,7 @@ def processed(world: World, monkeypatch: pytest.MonkeyPatch) -> Path:
     with pytest.raises(Exception, match="checkpoint-start"):
         query.processAllAvailable()
     query.stop()
-    monkeypatch.delenv(failpoints.VARIABLE)
+    fail_at(monkeypatch, "")
     return max(world.landing.glob("*.parquet"))
 
 
@@ -57,11 +55,9 @@ def refusal(world: World) -> str:
 
 def finished(world: World, **source: str) -> MixedQuery:
     query = start(world, **source)
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     world.land(EVENTS[160:], support.flush_after(EVENTS))
-    query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None
+    support.finish(query)
     return query
 
 
@@ -74,7 +70,7 @@ def test_a_file_that_is_gone_is_named_each_time_until_it_is_back(world: World, p
         assert f"{processed.name} (gone)" in refusal(world)
     aside.rename(processed)
     finished(world)
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    assert world.results() == world.expected(EVENTS)
 
 
 def test_a_file_that_was_written_again_is_named(world: World, processed: Path) -> None:
@@ -93,19 +89,18 @@ def test_a_source_may_go_on_without(world: World, processed: Path) -> None:
     assert [one.event for one in query.lifecycle].count("data-lost") == 1
     assert processed.name in next(one.detail for one in query.lifecycle if one.event == "data-lost")
     left = [*EVENTS[:120], *EVENTS[160:]]
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, left)
+    assert world.results() == world.expected(left)
 
 
 @pytest.fixture
 def interrupted(world: World, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A job that has died in its backlog, with one of two shards finished; a file that both read."""
     world.land(EVENTS[80:120], EVENTS[120:160])
-    monkeypatch.setenv(failpoints.VARIABLE, "epoch-before-apply=raise")
-    failpoints._hits.clear()
+    fail_at(monkeypatch, "epoch-before-apply=raise")
     query: Any = start(world)
     with pytest.raises(QueryError, match="epoch-before-apply"):
         query.awaitTermination(300)
-    monkeypatch.delenv(failpoints.VARIABLE)
+    fail_at(monkeypatch, "")
     reports = sorted((world.checkpoints / "mixedmode" / "backlog").glob("*/*.report"))
     assert len(reports) == 2, "nothing was kept of the backlog"
     reports[0].unlink()
@@ -121,7 +116,7 @@ def test_a_file_of_an_interrupted_backlog_is_named(world: World, interrupted: Pa
     query = finished(world, failOnDataLoss="false")
     assert interrupted.name in next(one.detail for one in query.lifecycle if one.event == "data-lost")
     left = [*EVENTS[:120], *EVENTS[160:]]
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, left)
+    assert world.results() == world.expected(left)
 
 
 @pytest.mark.slow
@@ -134,4 +129,4 @@ def test_a_file_of_an_interrupted_backlog_that_was_written_again(world: World, i
     interrupted.write_bytes(content)
     os.utime(interrupted, ns=(modified.st_atime_ns, modified.st_mtime_ns))
     finished(world)
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    assert world.results() == world.expected(EVENTS)

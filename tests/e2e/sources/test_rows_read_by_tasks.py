@@ -10,7 +10,7 @@ import mixedmode
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from support import World
+from support import World, live
 from test_dedup import DELAY, END_S, HISTORY, LIVE, by_key, repeated, within
 
 pytestmark = pytest.mark.spark
@@ -24,8 +24,7 @@ def state_of(world: World) -> list[str]:
 
 def run(world: World, keyed: Any, engine: str, landings: Sequence[Callable[[], object]]) -> list[Any]:
     """What is out and what is kept after the backlog, and after what lands then, each landing by itself."""
-    query = world.start(keyed, {"execution.backlog.engine": engine})
-    assert query.wait_for("live", 300), query.exception()
+    query = live(world.start(keyed, {"execution.backlog.engine": engine}))
     found: list[Any] = [world.output(), state_of(world)]
     for land in landings:
         land()

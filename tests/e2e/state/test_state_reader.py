@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -17,7 +16,6 @@ import pytest
 import support
 from mixedmode import CheckpointError, CorruptStateError, StateReader, UnknownStateError
 from mixedmode.planner.cli.app import app
-from pyspark import cloudpickle
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -25,7 +23,7 @@ from support import START, World
 from typer.testing import CliRunner
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 OBSERVED = {"execution.backlog.final-watermark": "observed"}
 EVENTS = support.stream_of(160, seed=11)
@@ -218,12 +216,10 @@ def test_a_damaged_file_is_named(world: World) -> None:
 
 def test_a_running_job_is_read_and_not_disturbed(world: World) -> None:
     """The reader takes no lease and holds no file: a live query goes on while its state is read."""
-    query = world.start(ledger(world), OBSERVED)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(ledger(world), OBSERVED))
     seen = []
     for part in (LIVE[:20], LIVE[20:]):
-        world.land(part)
-        query.processAllAvailable()
+        world.feed(query, part)
         frame = mixedmode.state_reader(str(world.checkpoints), world.spark).state("sums")
         seen.append(frame.agg(F.sum("value.count")).first()[0])
     query.stop()
@@ -289,7 +285,7 @@ def test_an_aggregate_with_sessions(world: World) -> None:
     (count,) = [name for name in rows[0].__fields__ if name.lower().startswith("count(")]
     (total,) = [name for name in rows[0].__fields__ if name.lower().startswith("sum(")]
     found = sorted(((row.key, row.start, row[count], row[total]) for row in rows), key=repr)
-    assert found == support.expected_sessions(world.spark, EVENTS)
+    assert found == world.expected(EVENTS)
     key = found[0][0]
     assert len(reader.lookup(key)["state"]["aggregate"]) == sum(1 for row in found if row[0] == key)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from collections.abc import Iterator
 from datetime import timezone
 from pathlib import Path
@@ -13,18 +12,18 @@ from typing import Any
 import mixedmode
 import pytest
 import support
+from failing import fail_at
 from mixedmode import CheckpointError, OptionError, PlanError, StateSchemaError, UnknownStateError
 from mixedmode.planner.cli.app import app
 from mixedmode.runtime.checkpoints.savepoints import folder as savepoint_folder
 from mixedmode.runtime.support import failpoints
-from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
 from typer.testing import CliRunner
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 OBSERVED = {"execution.backlog.final-watermark": "observed"}
 EVENTS = support.stream_of(160, seed=5)
@@ -82,15 +81,11 @@ def writer_of(world: World, keyed: Any, **options: Any) -> Any:
 
 def lived(world: World, keyed: Any, rows: list[Any], **options: Any) -> list[tuple[Any, ...]]:
     """The output of a job in which some rows and the flush come live."""
-    query = world.start(keyed, {**OBSERVED, **options})
-    assert query.wait_for("live", 300), query.exception()
-    world.land(rows)
-    query.processAllAvailable()
+    query = support.live(world.start(keyed, {**OBSERVED, **options}))
+    world.feed(query, rows)
     world.land(FLUSH)
-    query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None, query.exception()
-    return support.without_flush(world.output())
+    support.finish(query)
+    return world.results()
 
 
 def content_of(folder: Path) -> dict[str, str]:
@@ -203,11 +198,9 @@ def test_history_goes_through_operators_of_any_kind(worlds: Any) -> None:
         writer = writer.option("checkpointLocation", str(world.checkpoints)).options(**{**OBSERVED, **options})
         query = writer.start()
         world.queries.append(query)
-        assert query.wait_for("live", 300), query.exception()
+        support.live(query)
         world.land([*LIVE, *PAST[40:60]])
-        query.processAllAvailable()
-        query.stop()
-        assert query.exception() is None
+        support.finish(query)
         return found
 
     first, second = worlds(), worlds()
@@ -365,8 +358,7 @@ def test_savepoint_of_a_killed_writer_is_none(
 ) -> None:
     """Before its last file nobody takes it for a savepoint, nor writes to its place; without the kill it is gone."""
     path = tmp_path / "sp"
-    monkeypatch.setenv(failpoints.VARIABLE, "state-writer-before-complete=raise")
-    monkeypatch.setattr(failpoints, "_hits", type(failpoints._hits)())
+    fail_at(monkeypatch, "state-writer-before-complete=raise")
     monkeypatch.setattr(savepoint_folder, "give_up", lambda *_: None)  # who is killed cleans nothing up
     writer = mixedmode.state_writer(savepoint=seeded[1])
     gone = seeded[0].spark.createDataFrame([("k0",)], "key string")

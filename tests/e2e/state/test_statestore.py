@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import functools
 import re
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import mixedmode
 import pytest
 from mixedmode import StateReader
-from pyspark import cloudpickle
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-from support import World
+from support import World, by_value, live
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+by_value(__name__)
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 FAR_MS = 10**12
@@ -70,8 +68,7 @@ def ours(worlds: Callable[[], World], spark: SparkSession) -> StateReader:
     """Our state of the events."""
     world = worlds()
     world.land(EVENTS)
-    query = world.start(keyed(mixedmode.read(live=world.live())))
-    assert query.wait_for("live", 300), query.exception()
+    query = live(world.start(keyed(mixedmode.read(live=world.live()))))
     query.stop()
     assert query.exception() is None
     return mixedmode.state_reader(str(world.checkpoints), spark)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,14 +10,13 @@ import mixedmode
 import pytest
 import support
 from epoch_failures import EpochFailures
-from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import Event, World
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 PATIENCE_S = 300
 RESULT = "id string, outcome string, value long, cents long"
@@ -124,8 +122,7 @@ def test_two_inputs_over_the_switch(world: World) -> None:
     shop = Shop(world)
     world.land(ORDERS[100:130])
     shop.zones["payments"].land(PAYMENTS[:60])
-    query = world.start(shop.job(world.history(ORDERS[:100])))
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(shop.job(world.history(ORDERS[:100]))))
     assert query.lastProgress["numInputRows"] == 190
     shop.land(query, orders=ORDERS[130:], payments=PAYMENTS[60:])
     shop.land(query, **LATER)
@@ -147,14 +144,12 @@ def test_two_inputs_go_from_backlog_to_stream(world: World, monkeypatch: pytest.
     with pytest.raises(mixedmode.QueryError, match="failed at epoch-before-apply"):
         query.awaitTermination(300)
     failures.point = None
-    query = world.start(job, options)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(job, options))
     assert support.details(query, "reused") == ["2 of 2 shards were finished"]
     assert query.lastProgress["numInputRows"] == 190
     shop.land(query, orders=ORDERS[130:150], payments=PAYMENTS[60:110])
     query.stop()
-    query = world.start(job, options)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(job, options))
     shop.land(query, orders=ORDERS[150:200])
     savepoint = query.savepoint(str(world.folder / "savepoint"))
     query.stop()

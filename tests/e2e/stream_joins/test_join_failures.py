@@ -33,8 +33,7 @@ def test_failed_epochs_leave_no_trace_and_a_savepoint_goes_on_elsewhere(
         query.awaitTermination(300)
     assert world.output() == []
     failures.point = None
-    query = world.start(job, COMMITS)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(job, COMMITS))
     assert support.details(query, "reused") == ["2 of 2 shards were finished"]
     at_switch = joins.shown(world.output())
     failures.point = "epoch-before-apply"
@@ -43,8 +42,7 @@ def test_failed_epochs_leave_no_trace_and_a_savepoint_goes_on_elsewhere(
         query.awaitTermination(300)
     assert joins.shown(world.output()) == at_switch
     failures.point = None
-    query = world.start(job, COMMITS)
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(job, COMMITS))
     query.processAllAvailable()
     known = world.output()
     assert len(known) > len(at_switch)
@@ -56,7 +54,7 @@ def test_failed_epochs_leave_no_trace_and_a_savepoint_goes_on_elsewhere(
         joins.joined(*pair.read(), "full", FURTHER),
         {**COMMITS, "execution.savepoint.path": savepoint, "pipeline.parallelism": 3},
     )
-    assert more.wait_for("live", 300), more.exception()
+    support.live(more)
     pair.land(rows[140:])
     more.processAllAvailable()
     more.stopWithSavepoint(str(again.folder / "drained"), drain=True)

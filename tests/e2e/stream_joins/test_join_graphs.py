@@ -10,7 +10,7 @@ import pytest
 from joins import DELAY, FURTHER, IN_RANGE, Pair
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from support import World
+from support import World, live
 
 pytestmark = pytest.mark.spark
 
@@ -87,8 +87,7 @@ def test_joins_among_other_stages_give_what_batch_gives(pair: Pair, job: Callabl
     behind another, and a deduplication behind that: histories, a file live, and a drain."""
     past = [joins.of_side(ROWS[:100], side) for side in (0, 1)]
     pair.land(ROWS[100:150])
-    query = pair.left.start(job(*pair.read(*past)))
-    assert query.wait_for("live", 300), query.exception()
+    query = live(pair.left.start(job(*pair.read(*past))))
     pair.land(ROWS[150:])
     query.processAllAvailable()
     query.stopWithSavepoint(str(pair.left.folder / "drained"), drain=True)

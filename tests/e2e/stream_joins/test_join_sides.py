@@ -44,7 +44,7 @@ def test_a_side_that_ends_lets_the_other_ones_state_go(pair: Pair, monkeypatch: 
     query = pair.left.start(
         joins.joined(*pair.read(left=joins.of_side(lefts, 0), live=(False, True)), "left", IN_RANGE), COMMITS
     )
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     came: list[Sided] = list(lefts)
     taken = query.status["checkpoint"]
     before = entries(query)
@@ -79,7 +79,7 @@ def test_late_rows_are_dropped_and_counted_by_side(pair: Pair) -> None:
     path = str(pair.left.folder / "late")
     pair.land(first)
     query = pair.left.start(joins.joined(*pair.read(), "full", IN_RANGE), {**COMMITS, "pipeline.late-data.path": path})
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     pair.land(late)
     query.processAllAvailable()
     dropped = [p["stateOperators"][0]["numRowsDroppedByWatermark"] for p in query.recentProgress]
@@ -87,8 +87,7 @@ def test_late_rows_are_dropped_and_counted_by_side(pair: Pair) -> None:
     rows = query.lateRows.collect()
     assert len(rows) == 3
     pair.land(joins.FLUSH)
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     kept = [row for row in [*first, *late] if row[1][2] not in (3, 4, 5)]
     assert joins.without_flush(joins.shown(pair.left.output())) == joins.out_at(kept, "full", support.at_ms(900_000))
 
@@ -100,7 +99,7 @@ def test_a_stream_that_falls_behind_is_joined_as_backlog_again(pair: Pair) -> No
         joins.joined(*pair.read(*(joins.of_side(ROWS[:60], side) for side in (0, 1))), "full", FURTHER),
         {**COMMITS, "pipeline.backlog.watermark-lag-threshold": "1 hour"},
     )
-    assert query.wait_for("live", 300), query.exception()
+    support.live(query)
     came = ROWS[:60]
     for part in (ROWS[60:120], ROWS[120:170], ROWS[170:], joins.FLUSH):
         pair.land(part)

@@ -9,7 +9,7 @@ import joins
 import mixedmode
 import pytest
 from joins import FURTHER, HOWS, IN_RANGE, Pair
-from support import World
+from support import World, live
 
 pytestmark = pytest.mark.spark
 
@@ -50,8 +50,7 @@ def test_any_cut_gives_what_batch_gives(pair: Pair, how: str) -> None:
 
     def start(parallelism: int) -> Any:
         keyed = joins.joined(*pair.read(*past), how, condition)
-        query = pair.left.start(keyed, {**COMMITS, "pipeline.parallelism": parallelism})
-        assert query.wait_for("live", 300), query.exception()
+        query = live(pair.left.start(keyed, {**COMMITS, "pipeline.parallelism": parallelism}))
         return query
 
     came = parts[0] + parts[1]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import support
+from failing import fail_at
 from mixedmode import MixedQuery
-from mixedmode.runtime.support import failpoints
 from support import World
 
 pytestmark = pytest.mark.spark
@@ -22,16 +22,14 @@ def test_killed_again_in_the_pass_over_new_arrivals(world: World, monkeypatch: p
     """A job that fails in the backlog, and again over what arrived in between, still takes every row once."""
 
     def life(failing: str) -> None:
-        monkeypatch.setenv(failpoints.VARIABLE, failing)
-        failpoints._hits.clear()
+        fail_at(monkeypatch, failing)
         query = world.start(support.sessions(history, world.live()), OBSERVED)
         if failing:
             query._run.ended.wait(300)
             assert "failpoint" in str(query.exception())
             return
-        assert query.wait_for("live", 300), query.exception()
-        query.processAllAvailable()
-        query.stop()
+        support.live(query)
+        support.finish(query)
 
     history = world.history(EVENTS[:80])
     world.land(EVENTS[80:120])
@@ -40,7 +38,7 @@ def test_killed_again_in_the_pass_over_new_arrivals(world: World, monkeypatch: p
     life("epoch-before-apply=raise:2")
     world.land(support.flush_after(EVENTS))
     life("")
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    assert world.results() == world.expected(EVENTS)
 
 
 @pytest.mark.slow
@@ -52,23 +50,20 @@ def test_a_rewind_beyond_what_spark_retains(world: World, monkeypatch: pytest.Mo
     world.spark.conf.set(retained, 2)
     try:
         world.land(EVENTS[80:90], EVENTS[90:100])
-        first = world.start(support.sessions(history, live), options)
-        assert first.wait_for("live", 300), first.exception()
+        first = support.live(world.start(support.sessions(history, live), options))
         first.stop()
-        monkeypatch.setenv(failpoints.VARIABLE, "batch-before-spark-commit=raise:6")
-        failpoints._hits.clear()
+        fail_at(monkeypatch, "batch-before-spark-commit=raise:6")
         world.land(*[EVENTS[n : n + 20] for n in range(100, 240, 20)])
         failed = world.start(support.sessions(history, live), options)
         failed._run.ended.wait(300)
         assert "failpoint" in str(failed.exception())
-        monkeypatch.delenv(failpoints.VARIABLE)
+        fail_at(monkeypatch, "")
         world.land(support.flush_after(EVENTS))
-        last = world.start(support.sessions(history, live), options)
-        assert last.wait_for("live", 300), last.exception()
+        last = support.live(world.start(support.sessions(history, live), options))
         last.processAllAvailable()
     finally:
         world.spark.conf.unset(retained)
-    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    assert world.results() == world.expected(EVENTS)
 
 
 def with_function(world: World, function: Any) -> MixedQuery:
@@ -107,7 +102,7 @@ def test_a_function_may_stop_its_own_query(world: World) -> None:
     assert running[-1].wait_for("live", 300)
     running[-1].processAllAvailable()
     found = sorted((tuple(row) for batch in rows.values() for row in batch), key=repr)
-    assert support.without_flush(found) == support.expected_sessions(world.spark, EVENTS)
+    assert support.without_flush(found) == world.expected(EVENTS)
 
 
 @pytest.mark.slow
@@ -131,7 +126,7 @@ def test_a_failure_of_the_last_checkpoint_is_told(world: World) -> None:
     assert "the table is locked" in str(query.exception())
     broken.clear()
     again = with_function(world, collect)
-    assert again.wait_for("live", 300), again.exception()
+    support.live(again)
     again.processAllAvailable()
     found = sorted((tuple(row) for batch in rows.values() for row in batch), key=repr)
-    assert support.without_flush(found) == support.expected_sessions(world.spark, EVENTS)
+    assert support.without_flush(found) == world.expected(EVENTS)

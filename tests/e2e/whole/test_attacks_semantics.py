@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import mixedmode
 import pytest
 import support
-from pyspark import cloudpickle
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 EVENTS: list[support.Event] = [("a", 1, 5), ("b", 2, 7), ("a", 30, 11), (None, None, 13), ("b", 900, 17)]
 

@@ -31,11 +31,9 @@ def job(worlds: Callable[[], World]) -> World:
     """A job that was stopped in the live phase, with two checkpoints."""
     world = worlds()
     keyed = support.sessions(world.history(EVENTS[:40]), world.live()).uid("sessions")
-    query = world.start(keyed, {"execution.backlog.final-watermark": "observed"})
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(keyed, {"execution.backlog.final-watermark": "observed"}))
     world.land(EVENTS[40:])
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     return world
 
 
@@ -65,7 +63,7 @@ def test_status_of_a_running_job_obeys_each_limit(worlds: Callable[[], World]) -
     keyed = support.sessions(world.history(EVENTS[:40]), world.live()).uid("sessions")
     query = world.start(keyed, {"execution.checkpointing.interval": "1 h"})
     try:
-        assert query.wait_for("live", 300), query.exception()
+        support.live(query)
         world.land(EVENTS[40:])
         query.processAllAvailable()  # takes a checkpoint, so an epoch of the clock or of rows comes behind it
         calm = body("status", world.checkpoints, "--max-silence", "1 h", "--max-checkpoint-age", "1 h")
@@ -182,8 +180,7 @@ def test_drained_savepoint_says_so(worlds: Callable[[], World]) -> None:
     """What a drain has left is a drained savepoint, in text and JSON, and what that means to a restore is said; the
     handle and the checkpointLocation tell the same of the checkpoint that it was made of."""
     world = worlds()
-    query = world.start(support.sessions(world.history(EVENTS[:40]), world.live()).uid("sessions"))
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(support.sessions(world.history(EVENTS[:40]), world.live()).uid("sessions")))
     kept = query.savepoint(str(world.folder / "kept"))
     path = query.stopWithSavepoint(str(world.folder / "end"), drain=True)
     ids = [one["id"] for one in query.checkpoints]

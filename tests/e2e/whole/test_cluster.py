@@ -30,13 +30,8 @@ def test_lost_executors_are_survived(tmp_path: Path, driver_jvm: DriverJvm) -> N
     points = [point for point in points if "before-report" in point or point == "task-after-restore-random"]
     flags = {point: tmp_path / point for point in points}
     folder = tmp_path / "job"
-    for name in ("landing", "pending"):
-        (folder / name).mkdir(parents=True)
-    support.write(folder / "history.parquet", events[:300])
-    support.write(folder / "landing" / "00.parquet", events[300:360])
-    support.write(folder / "pending" / "01.parquet", events[360:400])
-    support.write(folder / "pending" / "02.parquet", events[400:])
-    support.write(folder / "pending" / "03.parquet", support.flush_after(events))
+    pending = (events[360:400], events[400:], support.flush_after(events))
+    support.write_inputs(folder, events[:300], events[300:360], *pending)
     failpoints = ";".join(f"{point}=kill-executor-once:{flag}" for point, flag in flags.items())
     options = ("execution.backlog.final-watermark=observed", "pipeline.parallelism=4")
     environment = {VARIABLE: failpoints, "SESSIONS_MASTER": CLUSTER}

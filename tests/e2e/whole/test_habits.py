@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import support
-from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from two_ways import STREAM, Batch, Frames, TwoWays
 
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 pytestmark = pytest.mark.spark
 
 BATCHES: list[Batch] = [

@@ -23,11 +23,8 @@ def finished(worlds: Callable[[], World]) -> tuple[World, MixedQuery]:
     """A job with a backlog and three micro-batches, the last one with a late row, and a checkpoint after each."""
     world = worlds()
     options = {"execution.backlog.final-watermark": "observed", "execution.checkpointing.interval": "1 hour"}
-    query = world.start(support.sessions(world.history(EVENTS[:60]), world.live()), options)
-    assert query.wait_for("live", 300), query.exception()
-    for batch in (EVENTS[60:90], EVENTS[90:], [("late", 0, 1), *support.flush_after(EVENTS)]):
-        world.land(batch)
-        query.processAllAvailable()
+    query = support.live(world.start(support.sessions(world.history(EVENTS[:60]), world.live()), options))
+    world.feed(query, EVENTS[60:90], EVENTS[90:], [("late", 0, 1), *support.flush_after(EVENTS)])
     query.stop()
     return world, query
 
@@ -99,11 +96,9 @@ def test_checkpoints_say_what_they_added(finished: tuple[World, MixedQuery]) -> 
 def test_first_checkpoint_after_a_restart_counts_only_what_is_new(finished: tuple[World, MixedQuery]) -> None:
     """What the recovered checkpoint had is not new."""
     world, before = finished
-    query = world.start(support.sessions(world.history(EVENTS[:60]), world.live()))
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(support.sessions(world.history(EVENTS[:60]), world.live())))
     world.land([("again", 10**6, 1)])
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
     first = query.checkpoints[0]
     assert first["id"] == before.checkpoints[-1]["id"] + 1
     assert 0 < first["newFiles"] < first["stateFiles"]
@@ -116,7 +111,7 @@ def test_sink_that_shows_at_once_has_its_time_in_progress(world: World) -> None:
     query.awaitTermination(300)
     durations = query.recentProgress[-1].durationMs
     assert durations["triggerExecution"] == durations["addBatch"] + durations["deliver"]
-    assert world.spark.table("metrics_table").count() == len(support.expected_sessions(world.spark, EVENTS))
+    assert world.spark.table("metrics_table").count() == len(world.expected(EVENTS))
 
 
 @pytest.mark.parametrize("value", ["sum(value)", "sum(value) + 1"], ids=["aggregate", "expression"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Iterator
 from datetime import timezone
 from typing import Any
@@ -15,13 +14,12 @@ from mixedmode import MixedQuery
 from mixedmode.runtime.connectors.sources import live_query
 from mixedmode.runtime.driver.run import phases
 from orderly_stream import orderly_stream
-from pyspark import cloudpickle
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World, at, at_ms
 
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 pytestmark = pytest.mark.spark
 
 OBSERVED = {"execution.backlog.final-watermark": "observed"}
@@ -107,18 +105,15 @@ def job(world: World, history: list[support.Event] | None, processor: StatefulPr
 
 def live(world: World, keyed: Any, options: dict[str, str], *parts: list[support.Event]) -> MixedQuery:
     """A query that has taken the parts one by one."""
-    query = world.start(keyed, options)
-    assert query.wait_for("live", 300), query.exception()
-    for part in parts:
-        world.land(part)
-        query.processAllAvailable()
+    query = support.live(world.start(keyed, options))
+    world.feed(query, *parts)
     return query
 
 
 def output(world: World, query: MixedQuery) -> list[tuple[Any, ...]]:
     query.stop()
     assert query.exception() is None
-    return support.without_flush(world.output())
+    return world.results()
 
 
 def by_stock(world: World, described: Any) -> list[tuple[Any, ...]]:
@@ -277,16 +272,14 @@ def test_nothing_fires_in_front_of_rows_that_wait(world: World, monkeypatch: pyt
         windows = frame.withWatermark("ts", "5 minutes").groupBy("key", F.window("ts", "10 minutes"))
         return windows.agg(F.sum("value").alias("total"))
 
-    query = world.start(totals(mixedmode.read(live=world.live(maxFilesPerTrigger="1"))))
-    assert query.wait_for("live", 300), query.exception()
+    query = support.live(world.start(totals(mixedmode.read(live=world.live(maxFilesPerTrigger="1")))))
     with query._runner.context.turn:  # all three are there before the first is taken
         world.land(*WAITING)
         source = query._runner.context.live
         assert source is not None
         support.wait_until(lambda: source.query is not None and source.query.status["isDataAvailable"])
     support.wait_until(lambda: bool(world.output()) or query.exception() is not None)
-    query.processAllAvailable()
-    query.stop()
+    support.finish(query)
 
     assert [(row[0], row[-1]) for row in world.output()] == [("k", 2)]
     assert sum(p.stateOperators[0]["numRowsDroppedByWatermark"] for p in query.recentProgress) == 1
@@ -302,8 +295,7 @@ def test_late_rows_of_a_processor_are_those_behind_what_has_fired(world: World) 
         sum(p.numInputRows for p in query.recentProgress),
         sum(p.stateOperators[0]["numRowsDroppedByWatermark"] for p in query.recentProgress),
     )
-    world.land([("k", 1741, 8)])
-    query.processAllAvailable()
+    world.feed(query, [("k", 1741, 8)])
     late_after = sum(p.stateOperators[0]["numRowsDroppedByWatermark"] for p in query.recentProgress)
     query.stop()
 

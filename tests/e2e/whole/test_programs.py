@@ -68,7 +68,7 @@ def test_one_of_several_queries_fails(world: World) -> None:
         assert world.output() == sorted(copies, key=repr)
 
     for query in queries.values():
-        assert query.wait_for("live", 240), query.exception()
+        support.live(query)
     active = {one.name: one.id for one in spark.streams.active}
     assert {name: active.get(name) for name in queries} == {name: query.id for name, query in queries.items()}
     assert not [name for name in active if name and "live source" in name]

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mixedmode
 import pytest
 from mixedmode.runtime.jvm.spark_errors import spark_says, what_happened
 from mixedmode.runtime.support.notebook_html import is_shown
 from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SECRET = "s3cr3t"
 #: Options as connectors have them, and a location in the value of one with a harmless name.

@@ -6,19 +6,17 @@ with equal event times would get lost or not depending on where micro-batches ar
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import mixedmode
 import pytest
 import support
-from pyspark import cloudpickle
 from pyspark.sql import Row, SparkSession
 from support import World
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+support.by_value(__name__)
 
 DELAY = "100 seconds"
 
@@ -61,9 +59,7 @@ def stock(spark: SparkSession, worlds: Any) -> list[tuple[Any, ...]]:
             .option("checkpointLocation", str(world.checkpoints))
             .start()
         )
-        for batch in BATCHES:
-            world.land(batch)
-            query.processAllAvailable()
+        world.feed(query, *BATCHES)
         query.stop()
     return sorted(support.without_flush(found), key=repr)
 
@@ -78,10 +74,8 @@ def test_stream_agrees_with_stock(world: World, stock: list[tuple[Any, ...]], mo
         .transformWithState(OrderedSessions(), support.SESSION_SCHEMA, "append", "eventTime")
     )
     query = world.start(keyed, {"execution.runtime-mode": mode, "execution.backlog.final-watermark": "observed"})
-    assert query.wait_for("live", 300), query.exception()
-    for batch in BATCHES:
-        world.land(batch)
-        query.processAllAvailable()
+    support.live(query)
+    world.feed(query, *BATCHES)
     query.stop()
-    assert support.without_flush(world.output()) == stock
+    assert world.results() == stock
     assert stock, "the stock query has no result to compare with"

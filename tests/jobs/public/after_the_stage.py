@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from ..inputs import TABLES, inputs
 from ..job import Job, Read, public_job
 from ..parsing import CLICK, INVOICE, from_kafka, taxis
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-from ..inputs import TABLES, inputs
 
 JOBS: list[Job] = []
 _TRADE = (

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from ..job import Job, Read, public_job
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 from ..inputs import inputs
+from ..job import Job, Read, public_job
 
 JOBS: list[Job] = []
 _GUIDE = "spark.apache.org/docs/latest/streaming/apis-on-dataframes-and-datasets.html: stream-stream joins"

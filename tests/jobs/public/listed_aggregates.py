@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..job import Job, Read
 from ..listed import listed
 from ..making import epoch, fixed, iso, series, topic
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 JOBS: list[Job] = []
 _RATE = "timestamp timestamp, value bigint"
 RATE = series(_RATE, lambda n, s, random: {"timestamp": iso(s), "value": random.randint(0, 60)}, step=14)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyspark.sql import Window
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from ..job import Job, Read
@@ -14,8 +14,6 @@ from ..making import epoch, fixed, iso, series, socket, spaced, topic
 from ..parsing import from_kafka
 from .listed_aggregates import INVOICES, PRICES
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 JOBS: list[Job] = []
 _PURCHASE = "id string, time timestamp, item string, quantity int"
 _ACTIVITY = (

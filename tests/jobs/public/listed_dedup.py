@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ..job import Job, Read
@@ -14,8 +15,6 @@ from ..parsing import from_kafka
 from .listed_complete import LEGACY, VEHICLES, vehicles
 from .listed_windows import CLICKS
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 JOBS: list[Job] = []
 _CLICK = (
     "event_id string, user_id string, product_id string, product_name string, event_type string, timestamp timestamp"

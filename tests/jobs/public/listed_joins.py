@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ..job import Job, Read
@@ -13,8 +14,6 @@ from .listed_complete import LEGACY, TIME_TEXT, time_text
 from .listed_dedup import clicks_of
 from .listed_windows import CLICKS
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 JOBS: list[Job] = []
 _STAMP = "yyyy-MM-dd HH:mm:ss"
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ..job import Job, Read
@@ -12,8 +13,6 @@ from ..making import iso, rate, series, socket, spaced, topic
 from .listed_complete import ACTIVITY
 from .listed_joins import TRADED, companies, traded
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 JOBS: list[Job] = []
 _EVENT = "id int, eventTime timestamp"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
-from pyspark.sql import Row
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
@@ -15,8 +15,6 @@ from ..job import ROCKS, Job, Read, ending
 from ..listed import listed
 from ..making import fixed, iso, series, topic
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 JOBS: list[Job] = []
 #: Long after all other times.
 _FAR_S = 40_000_000

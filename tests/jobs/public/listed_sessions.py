@@ -6,17 +6,16 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..job import Job, Read, ending
 from ..listed import listed
 from ..making import epoch, iso, series, socket, topic
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 JOBS: list[Job] = []
 #: Long after all other times.
 _FAR_S = 40_000_000

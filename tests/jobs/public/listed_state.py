@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..job import Job, Read
 from ..listed import listed
 from ..making import epoch, iso, rate, series, socket, topic
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 JOBS: list[Job] = []
 _TIMED = "cast(cast(Creation_Time as double)/1000000000 as timestamp) as event_time"
 WEATHER = series(

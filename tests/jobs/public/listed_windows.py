@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..job import Job, Output, Read
@@ -11,8 +12,6 @@ from ..listed import listed
 from ..making import epoch, fixed, iso, series, socket, spaced, topic
 from ..parsing import from_kafka
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 JOBS: list[Job] = []
 _CLICK = (
     "event_id string, user_id string, product_id string, product_name string, product_price double,"

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
-from pyspark.sql.streaming.state import GroupStateTimeout
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
+from ..inputs import inputs
 from ..job import ROCKS, Job, Read, public_job
 from ..parsing import from_kafka
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-from ..inputs import inputs
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.state import GroupState
 JOBS: list[Job] = []
 _DATABRICKS = "docs.databricks.com/aws/en/stateful-applications/examples"
 _DMATRIX = "github.com/dmatrix/spark-misc: src/py/sc/ss"

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyspark.sql import Row
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
-from ..job import ROCKS, Job, Read, public_job
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 from ..inputs import TABLES, inputs
+from ..job import ROCKS, Job, Read, public_job
 
 JOBS: list[Job] = []
 _SUITE = "github.com/apache/spark: python/pyspark/sql/tests/pandas/test_pandas_transform_with_state.py"

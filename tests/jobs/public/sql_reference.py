@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ..job import Job, Read, ending
 from ..listed import listed
 from ..making import fixed, iso, series
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 JOBS: list[Job] = []
 
 _LAST = "2025-01-01T00:00:00Z"

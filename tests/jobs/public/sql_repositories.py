@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
@@ -11,8 +12,6 @@ from ..job import Job, Read
 from ..listed import listed
 from ..making import binary, iso, series, topic
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 JOBS: list[Job] = []
 
 CARS = series(

@@ -30,9 +30,6 @@ class Two(StatefulProcessor):
     def handleInputRows(self, key: Any, left: Any, right: Any, timerValues: Any) -> Iterator[Row]:
         yield from ()
 
-    def close(self) -> None:
-        pass
-
 
 class One(Two):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # type: ignore[override]

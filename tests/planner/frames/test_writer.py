@@ -27,9 +27,6 @@ class Counter(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         yield Row(k=key[0], n=sum(1 for _ in rows))
 
-    def close(self) -> None:
-        pass
-
 
 def writer_of(frame: MixedFrame, *, mode: str = "append", times: str = "none") -> MixedStreamWriter:
     """A writer of a counting job, to format noop."""

@@ -27,9 +27,6 @@ class Silent(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         return iter(())
 
-    def close(self) -> None:
-        pass
-
 
 def windows(frame: MixedFrame) -> MixedStreamWriter:
     return frame.groupBy("k", F.window("ts", "1 hour")).agg(F.sum("v")).writeStream.format("noop")

@@ -54,9 +54,6 @@ class _Nothing(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
         return iter(())
 
-    def close(self) -> None:
-        pass
-
 
 @pytest.mark.spark
 def test_a_plan_shows_who_sorts_and_why(spark: SparkSession, tmp_path: Path) -> None:

@@ -33,9 +33,6 @@ class Counter(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         yield Row(k=key[0], n=sum(1 for _ in rows))
 
-    def close(self) -> None:
-        pass
-
 
 class WrongTimer(Counter):
     def handleExpiredTimer(self, key: Any, timer_values: Any, info: Any) -> Iterator[Row]:  # type: ignore[override]

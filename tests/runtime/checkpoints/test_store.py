@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from failing import fail_at
 from mixedmode.errors import CheckpointError, CheckpointMismatchError, CorruptStateError
 from mixedmode.planner.cli.locations import held_checkpoint
 from mixedmode.runtime.checkpoints import branch, reader_marks
@@ -138,8 +139,7 @@ def test_failure_before_metadata_leaves_nothing(
     store: CheckpointStore, make_metadata: MakeMetadata, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A writer that dies just before the metadata leaves no checkpoint, and the same id can be written again."""
-    monkeypatch.setenv(failpoints.VARIABLE, "checkpoint-before-metadata=raise")
-    failpoints._hits.clear()
+    fail_at(monkeypatch, "checkpoint-before-metadata=raise")
     with pytest.raises(failpoints.InjectedFailure):
         store.write(make_metadata(1))
     assert store.ids() == []
@@ -204,8 +204,7 @@ def test_interrupted_subsume_is_finished_later(
     """A half-removed checkpoint is none, and removing goes on where it was."""
     for number in (1, 2, 3):
         store.write(make_metadata(number))
-    monkeypatch.setenv(failpoints.VARIABLE, "gc-after-metadata=raise")
-    failpoints._hits.clear()
+    fail_at(monkeypatch, "gc-after-metadata=raise")
     with pytest.raises(failpoints.InjectedFailure):
         store.retention.subsume(1)
     assert store.ids() == [2, 3]

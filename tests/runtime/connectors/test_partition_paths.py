@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,13 +15,11 @@ from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
 from mixedmode.runtime.connectors import partitioned_output
 from mixedmode.runtime.connectors.output_place import OutputPlace
 from mixedmode.runtime.connectors.partition_paths import PartitionPaths, escaped, session_zone
-from mixedmode.runtime.connectors.sinks.files import partition_paths
+from mixedmode.runtime.connectors.sinks.parquet import partition_paths
 from mixedmode.runtime.connectors.staged_output import partition_values
 from pyarrow import fs
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SCHEMA = (
     StructType()

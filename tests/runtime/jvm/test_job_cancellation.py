@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,9 +15,7 @@ from mixedmode.errors import QueryError
 from mixedmode.runtime.jvm.job_cancellation import CANCELLED, is_of_a_cancelled_job
 from py4j.protocol import Py4JError
 from pyspark import inheritable_thread_target
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession
 
 
 class Java:

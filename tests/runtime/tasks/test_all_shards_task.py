@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from failing import fail_at
 from mixedmode.errors import MisplacedRowsError
 from mixedmode.runtime.connectors.output_place import OutputPlace
 from mixedmode.runtime.operators.columnar.few_rows import FewRows
@@ -226,8 +227,7 @@ def test_another_attempt_knows_nothing_of_a_failed_one(
     """Shards that it had finished are done again, under other names, and what it has left counts for nothing."""
     stage.commit(list(stage.attempts(iter([batch([(key, 0) for key in range(0, 32, 2)])]))))
     rows = [(key, 1) for key in range(32)]
-    monkeypatch.setenv(failpoints.VARIABLE, point)
-    monkeypatch.setattr(failpoints, "_hits", type(failpoints._hits)())
+    fail_at(monkeypatch, point)
     finished: list[ShardReport] = []
     with pytest.raises(failpoints.InjectedFailure):
         finished.extend(stage.attempts(iter([batch(rows)])))

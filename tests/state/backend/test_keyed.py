@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from mixedmode.errors import PlanError, StateSchemaError
 from mixedmode.state.backend.keyed import KeyedState
-from mixedmode.state.backend.random_access import RocksDBKeyedState
+from mixedmode.state.backend.random_access import RandomAccessKeyedState
 from mixedmode.state.backend.sorted_pass import BatchKeyedState
 from mixedmode.state.backend.variables import ListState, MapState, ValueState
 from mixedmode.state.keys.registry import StateRegistry
@@ -34,16 +34,16 @@ def registry() -> StateRegistry:
     return made
 
 
-@pytest.fixture(params=["batch", "rocks"])
+@pytest.fixture(params=["sorted pass", "random access"])
 def make(request: pytest.FixtureRequest, registry: StateRegistry, workspace: Workspace) -> Make:
     """Builds a state of either backend, its key set unless asked otherwise."""
 
     def build(base: LocalStateCopy | None = None, now_ms: int = 0, keyed: bool = True) -> KeyedState:
         state: KeyedState
-        if request.param == "batch":
+        if request.param == "sorted pass":
             state = BatchKeyedState(registry, workspace.sst(), now_ms, base)
         else:
-            state = RocksDBKeyedState(registry, base, WHOLE, now_ms)
+            state = RandomAccessKeyedState(registry, base, WHOLE, now_ms)
         if keyed:
             state.set_current_key(5, KEY)
         return state

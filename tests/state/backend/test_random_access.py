@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixedmode.errors import CheckpointError
-from mixedmode.state.backend.random_access import RocksDBKeyedState
+from mixedmode.state.backend.random_access import RandomAccessKeyedState
 from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.keys.registry import StateRegistry
 from mixedmode.state.store.log import LogWriter
@@ -22,11 +22,14 @@ from state_support import NUMBER, WHOLE, Workspace, contents
 
 
 def epoch(
-    workspace: Workspace, registry: StateRegistry, manifest: StateManifest, work: Callable[[RocksDBKeyedState], None]
+    workspace: Workspace,
+    registry: StateRegistry,
+    manifest: StateManifest,
+    work: Callable[[RandomAccessKeyedState], None],
 ) -> StateManifest:
     """The manifest after an epoch that does ``work``."""
     local_copy = workspace.local_copy(manifest) if manifest.files else None
-    state = RocksDBKeyedState(registry, local_copy, WHOLE, 0)
+    state = RandomAccessKeyedState(registry, local_copy, WHOLE, 0)
     work(state)
     writer = workspace.log()
     state.flush(writer)
@@ -36,7 +39,7 @@ def epoch(
 def test_keys_can_be_visited_again(workspace: Workspace, registry: StateRegistry) -> None:
     """A key finds what it wrote earlier in the epoch, and what earlier epochs wrote."""
 
-    def first(state: RocksDBKeyedState) -> None:
+    def first(state: RandomAccessKeyedState) -> None:
         for key in (b"a", b"b", b"a", b"b", b"a"):
             state.set_current_key(1, key)
             (count,) = state.value_state("v").get() or (0,)
@@ -44,7 +47,7 @@ def test_keys_can_be_visited_again(workspace: Workspace, registry: StateRegistry
 
     manifest = epoch(workspace, registry, StateManifest(WHOLE), first)
     manifest = epoch(workspace, registry, manifest, first)
-    state = RocksDBKeyedState(registry, workspace.local_copy(manifest), WHOLE, 0)
+    state = RandomAccessKeyedState(registry, workspace.local_copy(manifest), WHOLE, 0)
     found = {}
     for key in (b"b", b"a"):
         state.set_current_key(1, key)
@@ -57,11 +60,11 @@ def test_the_local_copy_is_not_written_to(workspace: Workspace, registry: StateR
     manifest = epoch(workspace, registry, StateManifest(WHOLE), lambda state: _put(state, b"a", 1))
     local_copy = workspace.local_copy(manifest)
     before = contents(local_copy)
-    _put(RocksDBKeyedState(registry, local_copy, WHOLE, 0), b"a", 2)
+    _put(RandomAccessKeyedState(registry, local_copy, WHOLE, 0), b"a", 2)
     assert contents(local_copy) == before
 
 
-def _put(state: RocksDBKeyedState, key: bytes, number: int) -> None:
+def _put(state: RandomAccessKeyedState, key: bytes, number: int) -> None:
     state.set_current_key(1, key)
     state.value_state("v").update((number,))
     state.register_timer("event", number)
@@ -71,7 +74,7 @@ def test_reading_alone_writes_nothing(workspace: Workspace, registry: StateRegis
     """An epoch that only reads has an empty change log."""
     manifest = epoch(workspace, registry, StateManifest(WHOLE), lambda state: _put(state, b"a", 1))
 
-    def read(state: RocksDBKeyedState) -> None:
+    def read(state: RandomAccessKeyedState) -> None:
         state.set_current_key(1, b"a")
         assert state.value_state("v").exists()
         assert list(state.list_timers("event")) == [1]
@@ -82,7 +85,7 @@ def test_reading_alone_writes_nothing(workspace: Workspace, registry: StateRegis
 def test_a_cell_is_read_once_per_visit(workspace: Workspace, registry: StateRegistry) -> None:
     """What the local copy says of a key, also that there is nothing, is asked for once; later writes win over it."""
     manifest = epoch(workspace, registry, StateManifest(WHOLE), lambda state: _put(state, b"a", 1))
-    state = RocksDBKeyedState(registry, workspace.local_copy(manifest), WHOLE, 0)
+    state = RandomAccessKeyedState(registry, workspace.local_copy(manifest), WHOLE, 0)
     database = state._database
     reads: list[bytes] = []
 
@@ -106,7 +109,7 @@ def test_a_failing_read_says_what_is_wrong(workspace: Workspace, registry: State
     """A read that the local copy cannot serve is an error of the house that names the local copy."""
     manifest = epoch(workspace, registry, StateManifest(WHOLE), lambda state: _put(state, b"a", 1))
     local_copy = workspace.local_copy(manifest)
-    state = RocksDBKeyedState(registry, local_copy, WHOLE, 0)
+    state = RandomAccessKeyedState(registry, local_copy, WHOLE, 0)
     state.set_current_key(1, b"a")
     local_copy.close()
     with pytest.raises(CheckpointError, match=r"local copy at .* is closed"):
@@ -116,14 +119,14 @@ def test_a_failing_read_says_what_is_wrong(workspace: Workspace, registry: State
 def test_due_timers_come_in_time_order_over_all_key_groups(workspace: Workspace, registry: StateRegistry) -> None:
     """Stored and new timers of all keys are merged; later ones stay."""
 
-    def fill(state: RocksDBKeyedState) -> None:
+    def fill(state: RandomAccessKeyedState) -> None:
         for kg in range(0, 128, 5):
             state.set_current_key(kg, b"k%d" % kg)
             for i in range(3):
                 state.register_timer("event", (kg * 37 + i * 101) % 500)
 
     manifest = epoch(workspace, registry, StateManifest(WHOLE), fill)
-    state = RocksDBKeyedState(registry, workspace.local_copy(manifest), WHOLE, 0)
+    state = RandomAccessKeyedState(registry, workspace.local_copy(manifest), WHOLE, 0)
     state.set_current_key(7, b"new")
     state.register_timer("event", 250)
     due = [(ts_ms, key) for ts_ms, _, key in state.due_timers("event", 300)]
@@ -136,13 +139,13 @@ def test_due_timers_come_in_time_order_over_all_key_groups(workspace: Workspace,
 def test_handlers_can_change_what_fires_next(workspace: Workspace, registry: StateRegistry) -> None:
     """Timers registered meanwhile fire if due, deleted ones do not, and the one at hand cannot come back."""
 
-    def fill(state: RocksDBKeyedState) -> None:
+    def fill(state: RandomAccessKeyedState) -> None:
         for key, ts_ms in ((b"a", 10), (b"b", 20), (b"c", 30)):
             state.set_current_key(1, key)
             state.register_timer("event", ts_ms)
 
     manifest = epoch(workspace, registry, StateManifest(WHOLE), fill)
-    state = RocksDBKeyedState(registry, workspace.local_copy(manifest), WHOLE, 0)
+    state = RandomAccessKeyedState(registry, workspace.local_copy(manifest), WHOLE, 0)
     fired = []
     for ts_ms, key_group, key in state.due_timers("event", 100):
         fired.append((ts_ms, key))
@@ -161,31 +164,31 @@ def test_fired_timers_are_gone_in_the_next_epoch(workspace: Workspace, registry:
     """Cell and index entry go together; nothing of a timer is left in the local copy."""
     manifest = epoch(workspace, registry, StateManifest(WHOLE), lambda state: _put(state, b"a", 1))
 
-    def fire(state: RocksDBKeyedState) -> None:
+    def fire(state: RandomAccessKeyedState) -> None:
         assert [ts_ms for ts_ms, _, _ in state.due_timers("event", 5)] == [1]
 
     manifest = epoch(workspace, registry, manifest, fire)
     assert len(contents(workspace.local_copy(manifest))) == 1
-    assert RocksDBKeyedState(registry, workspace.local_copy(manifest), WHOLE, 0).next_timer("event") is None
+    assert RandomAccessKeyedState(registry, workspace.local_copy(manifest), WHOLE, 0).next_timer("event") is None
 
 
 def test_many_timers_of_one_group_are_read_in_chunks(workspace: Workspace, registry: StateRegistry) -> None:
     """More timers than one read fetches come complete and in order."""
 
-    def fill(state: RocksDBKeyedState) -> None:
+    def fill(state: RandomAccessKeyedState) -> None:
         for number in range(1000):
             state.set_current_key(1, number.to_bytes(2, "big"))
             state.register_timer("processing", number % 7)
 
     manifest = epoch(workspace, registry, StateManifest(WHOLE), fill)
-    state = RocksDBKeyedState(registry, workspace.local_copy(manifest), WHOLE, 0)
+    state = RandomAccessKeyedState(registry, workspace.local_copy(manifest), WHOLE, 0)
     due = [(ts_ms, int.from_bytes(key, "big")) for ts_ms, _, key in state.due_timers("processing", 5)]
     assert due == sorted((number % 7, number) for number in range(1000) if number % 7 <= 5)
 
 
 def test_another_shards_key_group_is_an_error(registry: StateRegistry) -> None:
     """A misrouted key is noticed before it writes into the wrong shard."""
-    state = RocksDBKeyedState(registry, None, KeyGroupRange(0, 3), 0)
+    state = RandomAccessKeyedState(registry, None, KeyGroupRange(0, 3), 0)
     with pytest.raises(ValueError, match="key group 4 is not of this shard, which has 0 to 3"):
         state.set_current_key(4, b"a")
 
@@ -203,7 +206,7 @@ def test_changes_may_be_written_while_the_epoch_runs(
     declared = StateRegistry()
     declared.declare("v", "value", NUMBER)
 
-    def do(state: RocksDBKeyedState, key: bytes, act: str, number: int) -> None:
+    def do(state: RandomAccessKeyedState, key: bytes, act: str, number: int) -> None:
         state.set_current_key(key[0] % 2, key)
         if act == "put":
             state.value_state("v").update((number,))
@@ -217,7 +220,7 @@ def test_changes_may_be_written_while_the_epoch_runs(
     def run(space: Workspace, *, in_parts: bool) -> tuple[list[tuple[int, int, bytes]], int | None, dict[bytes, bytes]]:
         manifest = StateManifest(WHOLE)
         if before:
-            first = RocksDBKeyedState(declared, None, WHOLE, 0)
+            first = RandomAccessKeyedState(declared, None, WHOLE, 0)
             for number, key in enumerate((b"a", b"b")):
                 do(first, key, "put", number)
                 do(first, key, "timer", number)
@@ -225,7 +228,7 @@ def test_changes_may_be_written_while_the_epoch_runs(
             first.flush(writer)
             manifest = manifest.append(writer.finish())
         local_copy = space.local_copy(manifest)
-        state = RocksDBKeyedState(declared, local_copy if before else None, WHOLE, 0)
+        state = RandomAccessKeyedState(declared, local_copy if before else None, WHOLE, 0)
         log = SegmentedLog(partial(LogWriter, space.filesystem, space.pool, space.local, epoch=2), "e2")
         numbers = count()
         for part in acts:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from mixedmode.state.backend.random_access import RocksDBKeyedState
+from mixedmode.state.backend.random_access import RandomAccessKeyedState
 from mixedmode.state.backend.reader import ShardView, StoredKeyCells
 from mixedmode.state.keys.keygroups import KeyGroupRange
 from mixedmode.state.keys.keys import KeyCodec
@@ -36,7 +36,7 @@ def views(tmp_path: Path, registry: StateRegistry) -> Any:
     space = Workspace(tmp_path)
     manifest = StateManifest(GROUPS)
     for epoch, now_ms in ((1, 100), (2, 105)):
-        state = RocksDBKeyedState(registry, space.local_copy(manifest) if manifest.files else None, GROUPS, now_ms)
+        state = RandomAccessKeyedState(registry, space.local_copy(manifest) if manifest.files else None, GROUPS, now_ms)
         for key, group in KEYS.items():
             state.set_current_key(group, CODEC.encode((key,)))
             state.value_state("v").update((len(key),))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mixedmode.errors import CorruptStateError, StateSchemaError
-from mixedmode.state.backend.random_access import RocksDBKeyedState
+from mixedmode.state.backend.random_access import RandomAccessKeyedState
 from mixedmode.state.backend.row_columns import RowColumns
 from mixedmode.state.codec import byte_arrays
 from mixedmode.state.codec.codec import RowCodec
@@ -171,7 +171,7 @@ def test_a_value_too_short_for_its_time_to_live_is_damaged(size: int) -> None:
     for stored in ([short], [whole[0].as_py(), short], [short, None, whole[0].as_py()]):
         with pytest.raises(CorruptStateError, match=f"has {size} bytes"):
             columns.decode(pa.array(stored, pa.binary()))
-    state = RocksDBKeyedState(registry, None, KeyGroupRange(0, 2), 0)
+    state = RandomAccessKeyedState(registry, None, KeyGroupRange(0, 2), 0)
     state.set_current_key(1, b"k")
     state.write_cell(bytes([item.slot]), short)
     for read in (state.value_state("state").get, state.value_state("state").exists):

@@ -52,9 +52,6 @@ class Steps(StatefulProcessor):
         for row in self._taken([initialState]):
             self.initial(key, row, timerValues)
 
-    def close(self) -> None:
-        pass
-
     def _taken(self, rows: Iterable[Any]) -> list[Any]:
         if not self.in_pandas:
             return list(rows)

@@ -589,9 +589,6 @@ class Frames(StatefulProcessor):
     def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
         self.start.update(((self.start.get() or (0,))[0] + 10 * len(initialState),))
 
-    def close(self) -> None:
-        pass
-
 
 def _limited(test: str, name: str, setting: str, *values: str) -> None:
     """A test of how many rows a frame has, with a limit that cuts and one that does not."""

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructType
 
 from ....catalyst.types.arrow_types import arrow_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
     from ...staging import StagedFile
     from ...staging_folder import StagingFolder
 

@@ -9,15 +9,12 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType
+from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
 from .....errors import CheckpointError, OptionError, PlanError
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructField
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from .....errors import CheckpointError, OptionError, PlanError
 from ....catalyst.columns import column_fold, quoted
@@ -27,7 +29,7 @@ from ....catalyst.types.arrow_functions import mapped_in_arrow
 from ....jvm.worker_errors import raised_in_workers
 from ....storage.filesystem import exists, read_bytes, write_atomically
 from ....support.failpoints import failpoint
-from ....support.ids import NO_JOB, JobId
+from ....support.ids import JobId
 from ...staging import epoch_of, marker_name
 from ..deliveries import Deliveries
 from ..per_checkpoint import PerCheckpointSink
@@ -42,9 +44,6 @@ from .send_task import SENT_SCHEMA, FileTask, RowTask, SendTask
 from .sender import BYTES_PER_TRANSACTION, ROWS_PER_TRANSACTION, Sender
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
     from ...staging_folder import StagingFolder
 from ...transaction import SinkTransaction
 
@@ -71,10 +70,13 @@ class KafkaSink(PerCheckpointSink):
 
     name = FORMAT
     guarantee = "exactly-once"
+    #: From :meth:`open` on.
+    _columns: MessageColumns
 
     def __init__(self, schema: StructType, options: Mapping[str, str], deliveries: Deliveries | None = None) -> None:
         super().__init__(schema, deliveries)
-        self._options = dict(options)
+        #: The writer's.
+        self.options = dict(options)
         self._topic = topic_of(options)
         for name, text in options.items():
             if name.lower() != "topic" and not name.lower().startswith(PREFIX):
@@ -89,17 +91,10 @@ class KafkaSink(PerCheckpointSink):
         if self._topic is None:
             self.fencing += ", once something has been sent (there is no option topic to mark before)"
         self._config = client_options(options)
-        self._columns: MessageColumns | None = None
-        self._job_id = NO_JOB
         #: Who has sent the last checkpoint from here, and may still be connected.
         self._sender: Sender | None = None
         #: The time on the clock on the wall.
         self.now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
-
-    @property
-    def options(self) -> Mapping[str, str]:
-        """The writer's."""
-        return self._options
 
     def describe(self) -> str:
         where = "the topic in column topic" if self._topic is None else f"topic {self._topic}"
@@ -112,7 +107,7 @@ class KafkaSink(PerCheckpointSink):
 
     def check(self, spark: SparkSession) -> None:
         check_client()
-        check_messages(self.schema, self._options, column_fold(spark))
+        check_messages(self.schema, self.options, column_fold(spark))
         if self.deliveries.whole is not None and self.deliveries.whole.arrangement:
             raise PlanError(
                 "orderBy and limit do not go with format kafka, exactly-once: rows are sent by several tasks, each as"
@@ -130,8 +125,7 @@ class KafkaSink(PerCheckpointSink):
 
     def open(self, spark: SparkSession, staging: StagingFolder, job_id: JobId) -> None:
         super().open(spark, staging, job_id)
-        self._job_id = job_id
-        self._columns = MessageColumns.of(self.schema, self._options, column_fold(spark))
+        self._columns = MessageColumns.of(self.schema, self.options, column_fold(spark))
 
     def fence(self) -> None:
         if not self.branch:
@@ -155,7 +149,6 @@ class KafkaSink(PerCheckpointSink):
         if begun_ms is None:
             write_atomically(self.staging.filesystem, begun, str(self.now_ms()).encode())
         failpoint("kafka-before-sending")
-        assert self._spark is not None, "open() comes first"
         context, tag, patience = self._spark.sparkContext, f"mixedmode-kafka-{uuid.uuid4().hex}", self._patience()
 
         def send() -> None:
@@ -213,7 +206,6 @@ class KafkaSink(PerCheckpointSink):
         return sender
 
     def _task(self, token: str) -> SendTask:
-        assert self._columns is not None, "open() comes first"
         return SendTask(self._config, self._columns, self._job_id, self.branch, token, ROWS_PER_TRANSACTION)
 
     def _sent_before(self, lanes: list[SendLane], patience: Patience) -> frozenset[str]:
@@ -228,13 +220,11 @@ class KafkaSink(PerCheckpointSink):
 
     def _all(self, task: SendTask, lanes: list[SendLane]) -> DataFrame:
         """The rows as they are staged, in a task for each lane."""
-        assert self._spark is not None, "open() comes first"
         send = FileTask(task, self.staging.filesystem, self.staging.path, tuple(lanes), tuple(self.schema.fieldNames()))
         return mapped_in_arrow(self._spark.range(0, len(lanes), 1, len(lanes)), send, SENT_SCHEMA)
 
     def _chosen(self, task: SendTask, transaction: SinkTransaction, lanes: list[SendLane]) -> DataFrame:
         """Those that no later one replaces, which Spark finds: a lane's in a partition, in their order."""
-        assert self._spark is not None, "open() comes first"
         epochs = {epoch_of(file.name) for file in transaction.files}
         rows = self.deliveries.rows(self.frame(transaction.files), epochs, (_FILE, _ROW))
         places = [

@@ -93,7 +93,9 @@ class RowPool:
         new = rows < self.first_record
         if new.all():
             taken = pa.array(rows)
-            return [column.take(taken) for column in self._new[side]] if self._batch is not None else _empty(form)
+            if self._batch is None:
+                return [pa.nulls(0, kind) for kind in form.types]
+            return [column.take(taken) for column in self._new[side]]
         places, inverse = np.unique(rows[~new] - self.first_record, return_inverse=True)
         found = self._records.take(pa.array(places))
         stored = form.codec.decode(data_of(found), offsets_of(found))
@@ -132,7 +134,3 @@ class RowPool:
         if not form.names:
             return large_binary(np.zeros(0, dtype=np.uint8), np.zeros(len(rows) + 1, dtype=np.int64))
         return form.codec.encode(self.columns(side, rows)).cast(pa.large_binary())
-
-
-def _empty(form: SideForm) -> list[pa.Array]:
-    return [pa.nulls(0, kind) for kind in form.types]

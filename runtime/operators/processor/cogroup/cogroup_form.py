@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from ...join.columns import SIDE_COLUMN
 from ...join.late_rows import by_side
 from ..rows.row_form import Form, ProcessorInput, ProcessorOutput
 from .cogroup_input import CogroupInput
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 class Cogrouped(Form):

@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessor, TimerValues
 from pyspark.sql.types import StructType
 
 from .....errors import OutputSchemaError, StateSchemaError
 
 if TYPE_CHECKING:
     import pandas as pd
-    from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 
 #: Name of the state variable: on-disk contract.
 STATE_NAME = "groupState"

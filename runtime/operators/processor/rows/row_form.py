@@ -5,17 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from ...keyed.keyed_rows import INITIAL_STATE_COLUMN, KIND_COLUMN, HandedOver, HandedOverRows
 from .row_reader import RowReader
 from .row_writer import RowBuffer
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 class ProcessorInput(HandedOver, Protocol):

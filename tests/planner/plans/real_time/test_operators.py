@@ -23,9 +23,6 @@ class Last(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         yield Row(k=key[0], n=[row.v for row in rows][-1])
 
-    def close(self) -> None:
-        pass
-
 
 def processed(frame: Any, times: str = "none", initial: Any = None) -> Any:
     return frame.groupBy("k").transformWithState(Last(), "k string, n long", "update", times, initial)

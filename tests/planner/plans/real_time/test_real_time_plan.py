@@ -31,9 +31,6 @@ class Last(StatefulProcessor):
         for row in rows:
             yield Row(key=key[0], value=row.value)
 
-    def close(self) -> None:
-        pass
-
 
 @pytest.fixture
 def topic(kafka: Broker) -> str:

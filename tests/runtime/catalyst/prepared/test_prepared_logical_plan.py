@@ -40,16 +40,25 @@ def frame(spark: SparkSession, rows: int) -> DataFrame:
     return spark.range(rows).select((F.col("id") % 3).alias("key"), F.col("id").alias("a`b.c"))
 
 
+def check_operations(
+    spark: SparkSession,
+    template: PreparedLogicalPlan | PreparedPhysicalPlan | None,
+    given: Callable[[DataFrame], DataFrame],
+) -> None:
+    """A template over rows, as they are given to it, is what the operations are over them."""
+    assert template is not None
+    for rows, bound, added in ((10, 10, 0), (10, 4, 100), (30, -(2**40), 1), (0, 5, 1), (12, 2**62, 1)):
+        made = template.over(given(frame(spark, rows)), [adding(added)], {"bound": bound})
+        expected = counted(frame(spark, rows).withColumn("bound", F.lit(bound)))
+        assert made.schema == expected.schema
+        assert sorted(made.collect()) == sorted((key, n + added) for key, n in expected.collect())
+
+
 @pytest.mark.slow
 def test_it_is_the_operations_over_other_rows_with_other_functions_and_numbers(spark: SparkSession) -> None:
     """Rows, bound and function change; the template does not, and neither do the types."""
     template = PreparedLogicalPlan.of(spark, ROWS, counted, [COUNTED], ["bound"])
-    assert template is not None
-    for rows, bound, added in ((10, 10, 0), (10, 4, 100), (30, -(2**40), 1), (0, 5, 1), (12, 2**62, 1)):
-        made = template.over(frame(spark, rows), [adding(added)], {"bound": bound})
-        expected = counted(frame(spark, rows).withColumn("bound", F.lit(bound)))
-        assert made.schema == expected.schema
-        assert sorted(made.collect()) == sorted((key, n + added) for key, n in expected.collect())
+    check_operations(spark, template, lambda rows: rows)
 
 
 def test_there_is_none_for_what_is_not_the_same_each_time(spark: SparkSession) -> None:
@@ -100,15 +109,10 @@ def test_a_physical_plan_is_the_operations_over_other_rows_with_other_functions_
     spark: SparkSession, session: SparkSession
 ) -> None:
     """Rows, bound and function change; the plan and the types do not.  The rows are of another session."""
-    template = PreparedPhysicalPlan.of(session, ROWS, counted, [COUNTED], ["bound"], lambda _: True)
-    assert template is not None
     assert PlanShape.of(as_rdd(frame(spark, 1))).is_rdd
     assert not PlanShape.of(frame(spark, 1)).is_rdd
-    for rows, bound, added in ((10, 10, 0), (10, 4, 100), (30, -(2**40), 1), (0, 5, 1), (12, 2**62, 1)):
-        made = template.over(as_rdd(frame(spark, rows)), [adding(added)], {"bound": bound})
-        expected = counted(frame(spark, rows).withColumn("bound", F.lit(bound)))
-        assert made.schema == expected.schema
-        assert sorted(made.collect()) == sorted((key, n + added) for key, n in expected.collect())
+    template = PreparedPhysicalPlan.of(session, ROWS, counted, [COUNTED], ["bound"], lambda _: True)
+    check_operations(spark, template, as_rdd)
 
 
 def test_there_is_no_physical_plan_that_is_not_as_expected(spark: SparkSession, session: SparkSession) -> None:

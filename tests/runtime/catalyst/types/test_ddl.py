@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from unittest import mock
 
 import pytest
 from mixedmode.runtime.catalyst.types import ddl
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 TEXTS = (
     "n long",

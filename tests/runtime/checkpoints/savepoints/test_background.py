@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from failing import fail_at
 from mixedmode.errors import QueryError
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.savepoints import writer as savepoint
@@ -15,7 +16,6 @@ from mixedmode.runtime.checkpoints.savepoints.queue import SavepointRequest
 from mixedmode.runtime.checkpoints.savepoints.store import open_savepoint
 from mixedmode.runtime.checkpoints.savepoints.writer import SavepointDraft
 from mixedmode.runtime.checkpoints.store import CheckpointStore
-from mixedmode.runtime.support import failpoints
 from mixedmode.state.store.files import StateFile
 
 UID = "stage"
@@ -99,8 +99,7 @@ def test_failure_is_its_askers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One that cannot be written is answered with the reason and leaves nothing; the next is written."""
-    monkeypatch.setenv(failpoints.VARIABLE, "savepoint-copy=raise:1")
-    failpoints._hits.clear()
+    fail_at(monkeypatch, "savepoint-copy=raise:1")
     (tmp_path / "file").touch()
     failing = [SavepointRequest(str(tmp_path / "sp")), SavepointRequest(str(tmp_path / "file" / "sp"))]
     fine = SavepointRequest(str(tmp_path / "sp"))

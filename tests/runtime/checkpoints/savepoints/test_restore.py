@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from failing import fail_at
 from mixedmode.errors import CheckpointError
 from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
@@ -129,8 +130,7 @@ def test_a_restore_that_was_cut_short(here: Path, saved: None, monkeypatch: pyte
     store = CheckpointStore(fs.LocalFileSystem(), str(here.parent / "ck"))
     store.claim(IDENTITY)
     with monkeypatch.context() as patched:
-        patched.setenv(failpoints.VARIABLE, "restore-before-metadata=raise")
-        failpoints._hits.clear()
+        fail_at(patched, "restore-before-metadata=raise")
         with pytest.raises(failpoints.InjectedFailure):
             restore_if_asked(job("sp/1"), store, IDENTITY)
     check_origin(job("sp/1"), store, store.known_ids())

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from failing import fail_at
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mixedmode.errors import CheckpointError, CheckpointMismatchError, CorruptStateError
@@ -178,12 +179,11 @@ def test_failed_writer_leaves_nothing(
     store: CheckpointStore, taken: CheckpointMetadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     """A writer that fails half way removes what it wrote; the same path can be used again."""
-    monkeypatch.setenv(failpoints.VARIABLE, point)
-    failpoints._hits.clear()
+    fail_at(monkeypatch, point)
     with pytest.raises(failpoints.InjectedFailure):
         write_savepoint(store, taken, str(tmp_path / "sp"), PLAN_TEXT)
     assert not (tmp_path / "sp").exists()
-    monkeypatch.delenv(failpoints.VARIABLE)
+    fail_at(monkeypatch, "")
     write_savepoint(store, taken, str(tmp_path / "sp"), PLAN_TEXT)
 
 

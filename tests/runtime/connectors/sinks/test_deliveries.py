@@ -112,7 +112,7 @@ def test_a_stage_without_a_key_has_one_row(spark: SparkSession, tmp_path: Path) 
 def test_the_order_column_is_greater_in_a_later_row_of_a_key(spark: SparkSession, tmp_path: Path) -> None:
     """By epoch, then by place in the shard's output; also beside the last rows of keys, and over many epochs."""
     given = Deliverer(spark, tmp_path, "k string, n long", Deliveries(order_column="the nth"))
-    kept = Deliverer(spark, tmp_path / "kept", "k string, n long", Deliveries(("k",), "the nth"))
+    kept = Deliverer(spark, tmp_path / "kept", "k string, n long", Deliveries(("k",), "epoch"))
 
     rows = given.deliver(
         given.stage(100, 1, ("b", 5)),
@@ -123,7 +123,7 @@ def test_the_order_column_is_greater_in_a_later_row_of_a_key(spark: SparkSession
 
     for key, expected in (("a", [1, 2, 3, 4]), ("b", [1, 5])):
         assert [row.n for row in sorted(rows, key=lambda row: row["the nth"]) if row.k == key] == expected
-    assert [row.n for row in sorted(last, key=lambda row: row["the nth"])] == [1, 2]
+    assert [row.n for row in sorted(last, key=lambda row: row.epoch)] == [1, 2]
 
 
 @pytest.mark.parametrize("format", ["parquet", "memory", "console", "noop"])

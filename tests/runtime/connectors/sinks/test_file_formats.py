@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from mixedmode.errors import OptionError, PlanError
 from mixedmode.runtime.connectors.sinks.file_formats import check_hadoop_folder, check_rows_writable, file_format
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 

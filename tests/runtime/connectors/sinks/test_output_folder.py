@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import mixedmode
 import pytest
 from mixedmode.errors import OptionError
 from mixedmode.runtime.connectors.sinks.output_folder import OutputFolder
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 

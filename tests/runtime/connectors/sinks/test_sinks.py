@@ -6,14 +6,16 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from failing import fail_at
 from mixedmode.errors import CheckpointError, OptionError
 from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
 from mixedmode.runtime.connectors.sinks import Sink, SinkSpec, make_sink
+from mixedmode.runtime.connectors.sinks.folder_sink import FolderSink
 from mixedmode.runtime.connectors.staged_output import StagedOutput
 from mixedmode.runtime.connectors.staging import StagedFile
 from mixedmode.runtime.connectors.staging_folder import StagingFolder
@@ -21,10 +23,8 @@ from mixedmode.runtime.connectors.transaction import SinkTransaction
 from mixedmode.runtime.support import failpoints
 from mixedmode.runtime.support.ids import CheckpointId, EpochNumber
 from pyarrow import fs
+from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StructField, StructType
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SCHEMA = StructType([StructField("n", IntegerType())])
 LOCAL = fs.LocalFileSystem()
@@ -88,13 +88,31 @@ def test_parquet_commit_that_was_cut_short_is_completed(
 ) -> None:
     """After a crash between two files, doing the commit again shows every row exactly once."""
     cut = transaction(1, stage(parquet, "e00000001-a", 1), stage(parquet, "e00000001-b", 2))
-    monkeypatch.setenv(failpoints.VARIABLE, "sink-between-files=raise")
-    failpoints._hits.clear()
+    fail_at(monkeypatch, "sink-between-files=raise")
     with pytest.raises(failpoints.InjectedFailure):
         parquet.commit(cut)
     assert visible(tmp_path / "out") == [1]
     parquet.commit(cut)
     assert visible(tmp_path / "out") == [1, 2]
+
+
+class LinesSink(FolderSink):
+    """Files of a format of which the sink knows nothing."""
+
+    name = "lines"
+
+    def describe(self) -> str:
+        return "lines"
+
+
+def test_files_of_any_format_are_shown_by_renames(tmp_path: Path) -> None:
+    """What a format adds to a folder are the files that its tasks stage."""
+    sink = opened(LinesSink(SCHEMA, str(tmp_path / "out")), tmp_path)
+    staged = Path(sink.staging.path, "e00000001-a.json")
+    staged.parent.mkdir(parents=True)
+    staged.write_text('{"n": 1}')
+    sink.commit(transaction(1, StagedFile(staged.name, 1, 8)))
+    assert [path.read_text() for path in (tmp_path / "out").glob("part-*.json")] == ['{"n": 1}']
 
 
 def test_parquet_names_a_lost_file(parquet: Sink) -> None:
@@ -189,8 +207,7 @@ class TestForeachBatch:
     ) -> None:
         """After a crash between the function and its acknowledgement the very same call comes again."""
         once = transaction(2, stage(sink, "e00000001-a", 1), stage(sink, "e00000001-b", 2))
-        monkeypatch.setenv(failpoints.VARIABLE, "sink-after-function=raise")
-        failpoints._hits.clear()
+        fail_at(monkeypatch, "sink-after-function=raise")
         with pytest.raises(failpoints.InjectedFailure):
             sink.commit(once)
         sink.commit(once)

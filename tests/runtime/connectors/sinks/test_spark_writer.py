@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from failing import fail_at
 from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
 from mixedmode.runtime.connectors.sinks.spark_writer import SparkWriterSink
 from mixedmode.runtime.connectors.staged_output import StagedOutput
@@ -15,13 +16,17 @@ from mixedmode.runtime.connectors.staging_folder import StagingFolder
 from mixedmode.runtime.connectors.transaction import SinkTransaction, next_ordinal
 from mixedmode.runtime.support import failpoints
 from pyarrow import fs
+from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 NOW_MS = 1_800_000_000_000
 SCHEMA = StructType([StructField("n", IntegerType()), StructField("kind", StringType())])
+
+
+@pytest.fixture(autouse=True)
+def _without_activating(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few of these tests have a session, and it is active."""
+    monkeypatch.setattr("mixedmode.runtime.connectors.sinks.spark_writer.activate", lambda session: None)
 
 
 def opened(sink: SparkWriterSink, folder: Path, spark: Any = None) -> SparkWriterSink:
@@ -42,8 +47,7 @@ def transaction(sink: SparkWriterSink, number: int, *numbers: int) -> SinkTransa
 def commit_twice(sink: SparkWriterSink, once: SinkTransaction, monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver dies between the append and its acknowledgement; recovery commits again."""
     with monkeypatch.context() as patched:
-        patched.setenv(failpoints.VARIABLE, "sink-after-function=raise")
-        failpoints._hits.clear()
+        fail_at(patched, "sink-after-function=raise")
         with pytest.raises(failpoints.InjectedFailure):
             sink.commit(once)
     sink.commit(once)
@@ -104,7 +108,7 @@ def test_what_the_writer_is_told(sink: SparkWriterSink, place: str, told: dict[s
     assert rows.write.saved == [(place, {"format": (sink.name,), "mode": ("append",), **told})]
 
 
-def test_a_take_over_outbids_the_older_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_take_over_outbids_the_older_driver(tmp_path: Path) -> None:
     """In a branch that a take-over began, versions are greater than any of the driver before, from an empty append on;
     a format that takes no versions is not fenced, and nothing is appended."""
 
@@ -113,7 +117,6 @@ def test_a_take_over_outbids_the_older_driver(tmp_path: Path, monkeypatch: pytes
             assert (rows, schema) == ([], SCHEMA)
             return self
 
-    monkeypatch.setattr("mixedmode.runtime.connectors.sinks.spark_writer.activate", lambda session: None)
     spark: Any = Empty()
     sink, plain = SparkWriterSink(SCHEMA, "delta", path="out"), SparkWriterSink(SCHEMA, "csv", path="out")
     assert sink.fencing and plain.fencing is None

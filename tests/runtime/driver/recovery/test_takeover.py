@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mixedmode.errors import CorruptStateError
 from mixedmode.runtime.checkpoints.lease.driver_lease import LocationLost
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
-from mixedmode.runtime.connectors.sinks import files as sink_files
+from mixedmode.runtime.connectors.sinks import folder_sink
 from mixedmode.runtime.driver.checkpoint import staged_output_migration
 from paused_drivers import EXPIRY_MS, OUT, Driver, World, here
 
@@ -23,7 +23,7 @@ Choose = Callable[[list[Driver]], Driver]
 def output_on_the_tests_disk() -> object:
     """The path of the sinks is on the disk of the tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sink_files, "resolve", lambda path: (here.disk, path))
+        patch.setattr(folder_sink, "resolve", lambda path: (here.disk, path))
         patch.setattr(staged_output_migration, "resolve", lambda path: (here.disk, OUT))
         yield
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,10 +17,8 @@ from mixedmode.runtime.connectors.staging import StagedFile
 from mixedmode.runtime.connectors.staging_folder import StagingFolder
 from mixedmode.runtime.connectors.transaction import SinkTransaction
 from pyarrow import fs
+from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, DateType, IntegerType, StringType, StructField, StructType
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SCHEMA = (
     StructType()

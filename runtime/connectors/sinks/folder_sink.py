@@ -1,4 +1,4 @@
-"""Parquet files, exactly once.
+"""A folder of files, exactly once: whatever their format, they are shown by renames.
 
 Tasks stage files below ``<path>/_mixedmode/<job id>`` (Spark and most readers skip folders that begin with ``_``); the
 commit renames each into ``<path>``.  A rename is atomic and its target name is fixed by the transaction, so a commit
@@ -21,9 +21,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyarrow import fs
-from pyspark.sql.types import TimestampType
 
-from ....errors import CheckpointError, OptionError
+from ....errors import CheckpointError
 from ....state.store.disk_syncs import sync_path
 from ...catalyst.columns import column_fold
 from ...storage.deletions import delete_files
@@ -33,14 +32,10 @@ from ...storage.parallel import in_parallel
 from ...storage.spark_paths import spark_uri
 from ...support.failpoints import failpoint
 from ...support.ids import JobId
-from ..output_place import OutputPlace
-from ..parquet_form import CODEC_CONF, ParquetForm
-from ..partition_paths import PARTITION_TYPES, PartitionPaths, session_zone
 from ..staging import StagedFile, staging_folder
 from ..staging_folder import StagingFolder
 from ..transaction import SinkTransaction
 from .base import Sink
-from .file_formats import check_partition_columns
 from .output_folder import OutputFolder, is_hidden
 from .output_writers import ArrowFolder, OutputWriters
 
@@ -48,36 +43,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-    from .sink_spec import SinkSpec
 
-
-class ParquetSink(Sink):
+class FolderSink(Sink):
     """Files appear in ``path`` when their checkpoint completes: all of a transaction's, each exactly once."""
 
-    name = "parquet"
     guarantee = "exactly-once"
     fencing = "whoever takes over removes what the other has staged"
     can_replace = True
     path: str
 
-    def __init__(
-        self, schema: StructType, path: str, partition_by: Sequence[str] = (), form: ParquetForm | None = None
-    ) -> None:
+    def __init__(self, schema: StructType, path: str) -> None:
         super().__init__(schema)
         self.path = path
-        self.form = form or ParquetForm()
-        self.partition_by = tuple(partition_by)
-        self._partitions: PartitionPaths | None = None
         self._writers: OutputWriters | None = None
-
-    @classmethod
-    def of(cls, spec: SinkSpec) -> ParquetSink:
-        """The sink that a user asked for; raises OptionError without a path."""
-        if not spec.path:
-            raise OptionError(
-                'format "parquet" needs a path: .option("path", …) or .start(path)', code="MIXEDMODE_LOCATION_MISSING"
-            )
-        return cls(spec.schema, spec.path, spec.partition_by, ParquetForm.of(spec.options, spec.schema))
 
     def writers(self, spark: SparkSession) -> OutputWriters:
         if self._writers is None:
@@ -92,21 +70,8 @@ class ParquetSink(Sink):
         """Files are renamed when they are shown, so they are staged where they go."""
         return absolute(self.path)
 
-    @property
-    def output(self) -> OutputPlace:
-        """Where tasks put their output, and how it is laid out."""
-        return OutputPlace(self.staging.filesystem, self.staging.path, self._partitions, self.form)
-
-    def check(self, spark: SparkSession) -> None:
-        self._partitions = partition_paths(spark, self.schema, self.partition_by)
-        self.form = self.form.in_session(spark.conf.get(CODEC_CONF, None))
-        super().check(spark)
-
     def open(self, spark: SparkSession, staging: StagingFolder, job_id: JobId) -> None:
-        if self.partition_by and self._partitions is None:
-            self._partitions = partition_paths(spark, self.schema, self.partition_by)
         self._filesystem, self._target = resolve(self.path)
-        self._job_id = job_id
         super().open(spark, StagingFolder(self._filesystem, staging_folder(self._target, job_id, self.branch)), job_id)
         self._filesystem.create_dir(self._target, recursive=True)
 
@@ -131,13 +96,8 @@ class ParquetSink(Sink):
     def _folder(self, spark: SparkSession, option: str) -> OutputFolder:
         return OutputFolder(spark, option, self.path, spark_uri(spark, self.path, resolve(self.path)[1]))
 
-    def describe(self) -> str:
-        by = f" by {', '.join(self.partition_by)}" if self.partition_by else ""
-        return f"parquet files in {self.path}{by}: exactly-once, visible when a checkpoint completes"
-
     def commit(self, transaction: SinkTransaction) -> None:
         if self.writer is not None and transaction.files:
-            assert self._spark is not None, "open() comes first"
             self.writers(self._spark).sign(self.writer)
         self._show_all(transaction)
         if self.replaces_now:
@@ -212,39 +172,6 @@ class ParquetSink(Sink):
             if match and int(match[1] or 0) < self.branch:
                 with contextlib.suppress(OSError):  # somebody may still be writing there
                     delete_quietly(self._filesystem, info.path)
-
-
-def partition_paths(spark: SparkSession, schema: StructType, partition_by: Sequence[str]) -> PartitionPaths | None:
-    """How rows of the schema are laid out; None: they are not.
-
-    Raises:
-        OptionError: a column does not exist, or cannot be a folder.
-    """
-    if not partition_by:
-        return None
-    fold = column_fold(spark)
-    check_partition_columns(partition_by, schema, fold)
-    places = {fold(name): place for place, name in enumerate(schema.fieldNames())}
-    columns = [places[fold(name)] for name in partition_by]
-    fields = [schema.fields[place] for place in columns]
-    if len(set(columns)) < len(columns):
-        raise OptionError(f"partitionBy names a column twice: {', '.join(partition_by)}; name each once")
-    if len(columns) == len(schema.fields):
-        raise OptionError(
-            f"partitionBy names all columns, {', '.join(partition_by)}; leave at least one that is written to the files"
-        )
-    for field in fields:
-        if not isinstance(field.dataType, PARTITION_TYPES):
-            raise OptionError(
-                f"partitionBy names {field.name}, which is of type {field.dataType.simpleString()}; allowed are"
-                " strings, integers, decimals, booleans, dates and timestamps: cast it to one of them",
-                code="MIXEDMODE_OUTPUT_MISFIT",
-            )
-    time_zone = str(spark.conf.get("spark.sql.session.timeZone"))
-    if any(isinstance(field.dataType, TimestampType) for field in fields):
-        session_zone(time_zone)
-    # The folders have the names that partitionBy was given, as in Spark.
-    return PartitionPaths(tuple(columns), tuple(partition_by), tuple(field.dataType for field in fields), time_zone)
 
 
 def _is_seen(name: str) -> bool:
