@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -13,11 +14,12 @@ from ..inputs.analysis import check_stateless
 from ..inputs.event_time import CARRIER, Watermark, carried, check_event_time, marked
 from ..inputs.input_checks import check_inputs
 from ..inputs.inputs import Inputs
-from ..inputs.schemas import find_column, quoted_columns
+from ..inputs.schemas import find_column, quoted_columns, same_type
 from ..inputs.spark_watermark import take_over_watermark
 from .stateless.frame import StatelessFrame
 
 if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
     from typing_extensions import Self
 
 
@@ -42,13 +44,15 @@ class UnitedFrame(StatelessFrame):
     def union(self, other: Self | DataFrame) -> Self:
         """Combines the rows of two frames; columns by position.  Each live input keeps its own watermark.
 
+        Columns of different types get the type that Spark's union gives them.
+
         Histories become one history; live inputs are read side by side.  A history counts for the watermark of the live
         inputs that it was read with.  A batch DataFrame becomes a history, a streaming one a live input.
 
             web_orders.union(shop_orders)
 
         Raises:
-            PlanError: the columns differ, or the watermarks are on different columns.
+            PlanError: the columns differ, or have no common type, or the watermarks are on different columns.
         """
         other = self._as_mine("union", other, dict(zip(self.columns, getattr(other, "columns", ()), strict=False)))
         if len(self.columns) != len(other.columns):
@@ -68,7 +72,7 @@ class UnitedFrame(StatelessFrame):
         watermark = other._watermark
         if watermark is not None:
             watermark = replace(watermark, event_time=names.get(watermark.event_time, watermark.event_time))
-        return self._united("union", type(self)(aligned, watermark))
+        return self._widened("union", type(self)(aligned, watermark))
 
     def unionAll(self, other: Self | DataFrame) -> Self:
         """The same as :meth:`union`: ``web_orders.unionAll(shop_orders)``."""
@@ -85,8 +89,8 @@ class UnitedFrame(StatelessFrame):
         """
         other = self._as_mine("unionByName", other, {name: name for name in getattr(other, "columns", ())})
         if not allowMissingColumns:
-            return self._united("unionByName", other)
-        return self._with_columns_of(other)._united("unionByName", other._with_columns_of(self))
+            return self._widened("unionByName", other)
+        return self._with_columns_of(other)._widened("unionByName", other._with_columns_of(self))
 
     def _united_behind(self, first: DataFrame, what: str, **options: Any) -> Self:
         """``first.union(rows)``: a plain frame before these rows.
@@ -108,6 +112,31 @@ class UnitedFrame(StatelessFrame):
             if self._find(field.name) is None
         }
         return self.withColumns(missing) if missing else self
+
+    def _widened(self, what: str, other: Self) -> Self:
+        """The rows of both, in the types that Spark's union gives them: an int beside a decimal is a decimal."""
+        here, there = self._visible(), other._visible()
+        try:
+            wide = here.unionByName(there).schema
+        except AnalysisException:
+            return self._united(what, other)  # which names the columns that differ
+        return self._cast_to(wide)._united(what, other._cast_to(wide))
+
+    def _visible(self) -> DataFrame:
+        """A frame of these columns, for the types only."""
+        return self._inputs.template.select(*quoted_columns(self.columns))
+
+    def _cast_to(self, wide: StructType) -> Self:
+        """These rows in the types of ``wide``; not the event time, which a cast would end."""
+        types = {field.name: field.dataType for field in wide.fields}
+        if self._watermark is not None:
+            types.pop(self._watermark.event_time, None)
+        others = {
+            field.name: column.cast(types[field.name])
+            for field, column in zip(self.schema.fields, quoted_columns(self.columns), strict=True)
+            if field.name in types and not same_type(field.dataType, types[field.name])
+        }
+        return self.withColumns(others) if others else self
 
     def _united(self, what: str, other: Self) -> Self:
         mine, theirs = self._watermark, other._watermark

@@ -164,6 +164,28 @@ def test_union_by_name_fills_in_what_one_side_lacks(live: DataFrame) -> None:
     assert {both.schema[name].dataType for name in ("k", "v")} == {live.schema[name].dataType for name in ("k", "v")}
 
 
+@pytest.mark.parametrize(
+    "there", ["void", "int", "smallint", "decimal(12,3)", "double"], ids=lambda name: name.partition("(")[0]
+)
+@pytest.mark.parametrize("how", ["union", "unionByName"])
+def test_union_widens_types_as_spark_does(live: DataFrame, there: str, how: str) -> None:
+    """A column of nulls or of another number's type, as ``lit(None)`` and ``lit(0)`` make it, on either side."""
+    one = live.select("k", F.lit(1).cast("bigint").alias("n"))
+    two = live.select("k", F.lit(None).cast(there).alias("n"))
+    for first, second in ((one, two), (two, one)):
+        widened = getattr(read(live=first), how)(read(live=second)).schema
+        assert widened["n"].dataType == getattr(first, how)(second).schema["n"].dataType
+
+
+def test_union_leaves_types_that_have_no_wider_one(live: DataFrame) -> None:
+    """The error names the column, and the event time is never cast."""
+    with pytest.raises(PlanError, match="n is bigint in live-1 and array<int> in live-2"):
+        read(live=live.selectExpr("1L AS n")).union(read(live=live.selectExpr("array(1) AS n")))
+    timed = read(live=live.select("ts")).withWatermark("ts", "1 second")
+    with pytest.raises(PlanError, match="ts is timestamp in live-1 and timestamp_ntz in live-2"):
+        timed.union(read(live=live.selectExpr("localtimestamp() AS ts")).withWatermark("ts", "1 second"))
+
+
 def test_each_side_of_a_union_keeps_its_delay(live: DataFrame) -> None:
     """Delays stay with the inputs that they were given to; a later withWatermark is for all."""
     one = read(live=live).withWatermark("ts", "1 second")
