@@ -179,9 +179,8 @@ class JobWork:
     tasks: int = 0
     #: Rows that they have read from sources.
     rows_read: int = 0
-    #: Rows that they have written for later stages, and that these have got.
+    #: Rows that they have written for later stages.
     rows_shuffled: int = 0
-    rows_fetched: int = 0
 
 
 @contextlib.contextmanager
@@ -227,7 +226,7 @@ class JobTasks:
 
     def __call__(self) -> JobWork:
         """What is done by now; from any thread."""
-        done, known, read, shuffled, fetched = 0, 0, 0, 0, 0
+        done, known, read, shuffled = 0, 0, 0, 0
         stages: set[int] = set()
         for number in self._jobs():
             job = None if number in self._earlier else self._tracker.getJobInfo(number)
@@ -246,8 +245,7 @@ class JobTasks:
                 attempt = self._store.lastStageAttempt(number)
                 read += int(attempt.inputRecords())
                 shuffled += int(attempt.shuffleWriteRecords())
-                fetched += int(attempt.shuffleReadRecords())
-        return JobWork(done, known, read, shuffled, fetched)
+        return JobWork(done, known, read, shuffled)
 
     def _jobs(self) -> list[int]:
         try:
