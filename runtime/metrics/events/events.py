@@ -98,13 +98,13 @@ class BacklogProgressed(RunEvent):
     spilled_bytes: int
     #: Of the stage's work; None: not known.
     fraction: float | None
-    #: Seconds to its end; None: not known within 30 %.
+    #: Seconds to its end, mostly right within 30 %; None: the estimate is not that narrow.
     eta_s: float | None
     #: Since the pass began.
     elapsed_s: float
     #: Rows that tasks have written for the shards; 0: none yet, or an older version wrote the event.
     rows_shuffled: int = 0
-    #: Bounds of ``eta_s``, where that is not known or may be up to 30 % off; None: they are not known either.
+    #: Bounds of ``eta_s``, or of the time where that is not known; None: they are not known either.
     eta_low_s: float | None = None
     eta_high_s: float | None = None
 

@@ -64,7 +64,7 @@ METRICS: tuple[Metric, ...] = (
     _gauge("backlog_shards", "shards of the sorted pass", "stage"),
     _gauge("backlog_shards_done", "shards of it that are finished", "stage"),
     _gauge("backlog_rows", "rows that the pass has processed", "stage", unit="{row}"),
-    _gauge("backlog_remaining_seconds", "how long the pass will take, if that is known within 30 %", "stage", unit="s"),
+    _gauge("backlog_remaining_seconds", "how long the pass will take, where the estimate is narrow", "stage", unit="s"),
     _gauge("realtime_rows", "messages that the epoch that runs in Real-Time Mode has processed", unit="{row}"),
     _gauge("realtime_rows_per_second", "messages per second in its last seconds", unit="{row}/s"),
     _gauge(
