@@ -36,8 +36,8 @@ class PassCosts:
 _ANYTHING = 0.9
 #: Measured in passes of 0.2 to 90 million rows (20 to 80 seconds, two cores that others used, too): aggregates of few
 #: and many keys, numbers, decimals and texts, deduplications, a join, and processors by row and in pandas.  What is
-#: read and what is handed on before the shards are told apart by a guess.  Where Spark sorts, and deduplications and joins
-#: that it reads, are derived from the others.
+#: read and what is handed on before the shards are told apart by a guess.  Where Spark sorts, and deduplications and
+#: joins that it reads, are derived from the others.
 _COSTS: dict[tuple[Rows, str], PassCosts] = {
     ("scanned", "agg"): PassCosts(0.15, 0.2, 0.0, 0.05, 0.26, 0.25),
     ("scanned", "dropDuplicates"): PassCosts(0.2, 0.2, 0.0, 0.05, 0.25, 0.35),
