@@ -75,6 +75,7 @@ def run_over_the_switch(world: World, job: Any) -> mixedmode.MixedQuery:
     return query
 
 
+@pytest.mark.slow
 def test_behind_an_aggregate(world: World) -> None:
     """Select, filter, a UDF and static joins, over backlog and stream; the sink has the columns behind them (C13)."""
     static = names(world.spark)

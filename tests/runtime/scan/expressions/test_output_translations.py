@@ -66,7 +66,7 @@ def check_fails(frame: DataFrame, sql: str, row: int) -> None:
         print(sql, frame.where(f"place = {row}").selectExpr(f"{sql} AS x").collect())
 
 
-@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize("ansi", ["true", pytest.param("false", marks=pytest.mark.slow)])
 def test_rows_are_made_as_spark_makes_them(spark: SparkSession, tmp_path: Path, ansi: str) -> None:
     """Generated rows; with ANSI off nothing fails, and with ANSI on what fails here fails in Spark."""
     checked: set[str] = set()
