@@ -134,8 +134,8 @@ clean:
 	rm -rf build .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks *.egg-info
 
 # The virtual environment, and one stamp for each set of extras: installed again only after pyproject.toml changed.
-# Two makes at the same time install into it one after the other; the second one finds that all is there.
-ALONE := $(PYTHON) -c 'import fcntl, subprocess, sys; lock = open("build/.installing-$(notdir $(VENV))", "w"); \
+# Two makes at the same time install one after the other; the second one finds that all is there.
+ALONE := $(PYTHON) -c 'import fcntl, subprocess, sys; lock = open("build/.installing", "w"); \
   fcntl.flock(lock, fcntl.LOCK_EX); sys.exit(subprocess.call(["/bin/sh", "-c", sys.argv[1]]))'
 
 $(VENV)/bin/python:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from ...errors import PlanError
 from ..inputs.analysis import check_stateless
@@ -19,7 +20,6 @@ from ..inputs.spark_watermark import take_over_watermark
 from .stateless.frame import StatelessFrame
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
     from typing_extensions import Self
 
 
@@ -90,7 +90,7 @@ class UnitedFrame(StatelessFrame):
         other = self._as_mine("unionByName", other, {name: name for name in getattr(other, "columns", ())})
         if not allowMissingColumns:
             return self._widened("unionByName", other)
-        return self._with_columns_of(other)._widened("unionByName", other._with_columns_of(self))
+        return self._with_columns_of(other)._widened("unionByName", other._with_columns_of(self), by_field=True)
 
     def _united_behind(self, first: DataFrame, what: str, **options: Any) -> Self:
         """``first.union(rows)``: a plain frame before these rows.
@@ -113,11 +113,19 @@ class UnitedFrame(StatelessFrame):
         }
         return self.withColumns(missing) if missing else self
 
-    def _widened(self, what: str, other: Self) -> Self:
-        """The rows of both, in the types that Spark's union gives them: an int beside a decimal is a decimal."""
-        here, there = self._visible(), other._visible()
+    def _widened(self, what: str, other: Self, *, by_field: bool = False) -> Self:
+        """The rows of both, in the types that Spark's union gives them: an int beside a decimal is a decimal.
+
+        Args:
+            what: the method that unites them.
+            other: the other rows, with columns of the same names.
+            by_field: Spark puts the fields of structs together by their names, which a cast does not: it leaves them.
+        """
         try:
+            here, there = self._visible(), other._visible()
             wide = here.unionByName(there).schema
+            if by_field:
+                wide = StructType([field for field in wide if "struct<" not in field.dataType.simpleString()])
         except AnalysisException:
             return self._united(what, other)  # which names the columns that differ
         return self._cast_to(wide)._united(what, other._cast_to(wide))

@@ -44,6 +44,8 @@ class BacklogProgress:
         self.folder = folder
         self._listener = listener
         self._lock = threading.Lock()
+        #: Held by whoever looks: the thread that tells of the pass, or somebody who asks for the status.
+        self._looking = threading.Lock()
         #: Ends the telling of the pass that runs; None: none runs.
         self._over: threading.Event | None = None
         self._reported: dict[str, Any] = {}
@@ -159,16 +161,17 @@ class BacklogProgress:
         They are None until something has been measured: no bar stands at 0 %, and no ETA is made up.  As long as one
         number for the ETA would often be more than 30 % wrong there is a range, and none where that is too wide.
         """
-        self._read_reports()
-        reports = list(self._shard_reports.values())
-        sums: Counter[str] = Counter()
-        for report in reports:
-            sums.update(report)
-        if self._scanned:
-            self._pace.rows = "scanned"
-        work = JobWork() if self._work is None else self._work()
-        elapsed_s = max(time.monotonic() - self._started, 1e-3)
-        fraction, left = self._pace.at(elapsed_s, self._seen(reports, work))
+        with self._looking:
+            self._read_reports()
+            reports = list(self._shard_reports.values())
+            sums: Counter[str] = Counter()
+            for report in reports:
+                sums.update(report)
+            if self._scanned:
+                self._pace.rows = "scanned"
+            work = JobWork() if self._work is None else self._work()
+            elapsed_s = max(time.monotonic() - self._started, 1e-3)
+            fraction, left = self._pace.at(elapsed_s, self._seen(reports, work))
         return {
             "rowsRead": max(sums["read"], work.rows_read, round(self._of_scans("read"))),
             "rowsShuffled": work.rows_shuffled,
@@ -211,14 +214,12 @@ class BacklogProgress:
             before = work.tasks_done / work.tasks if work.tasks else None
             if work.tasks_done and work.rows_read:
                 # Spark counts the rows of a task's shuffle when it ends.
-                handed = min(work.rows_shuffled * work.tasks / work.tasks_done / work.rows_read, 1.0)
+                handed = work.rows_shuffled * work.tasks / work.tasks_done / work.rows_read
             if self.total_rows and work.rows_read:
                 before = min(work.rows_read / self.total_rows, 1.0)
         if not reports or not self.shards:
             return PassSeen(before, written, handed)
-        finished = min(sum(report["done"] for report in reports) / self.shards, 1.0)
-        begun = min(len(reports) / self.shards, 1.0)
-        return PassSeen(before, written, handed, begun, finished, *self._of_shards(reports, work))
+        return PassSeen(before, written, handed, min(len(reports) / self.shards, 1.0), *self._of_shards(reports, work))
 
     def _of_shards(self, reports: Sequence[Mapping[str, int]], work: JobWork) -> tuple[float, float]:
         """The parts of the rows that shards have taken in, and that the operator is done with."""

@@ -52,11 +52,10 @@ class PassSeen:
     before: float | None = None
     #: Of what is sorted and written for the shards behind that; None: it is part of ``before``.
     written: float | None = None
-    #: Rows that shards get for each that is read.
+    #: Rows that shards get for each that is read; 0: not known.
     handed: float = 1.0
-    #: Of the shards that have begun, and that are finished.
+    #: Of the shards that have begun.
     begun: float = 0.0
-    finished: float = 0.0
     #: Of the rows that shards have taken in, and that the operator is done with.
     taken_in: float = 0.0
     processed: float = 0.0
@@ -142,8 +141,9 @@ class Pace:
             self._shards_s = between_s
         if self._shards_s is not None and self._rows_s is None and (seen.taken_in or not self._costs.wait):
             self._rows_s = between_s
+        if self._shards_s is None or self.rows == "scanned":
+            self._handed = seen.handed or self._handed
         if self._shards_s is None:
-            self._handed = seen.handed
             left = self._before_the_shards(elapsed_s, between_s, seen)
         elif self._rows_s is None:
             left = self._waiting(elapsed_s, self._shards_s)

@@ -169,8 +169,8 @@ def whole_result(output: Inputs, stage: KeyedStage, output_mode: str, format: st
     if not format_of(format).takes_whole_result:
         raise PlanError(
             f"format {format} does not support outputMode complete, which replaces the whole output each time; use"
-            f" {names_of(lambda one: one.takes_whole_result)}, and in its function overwrite the table, or"
-            " outputMode update"
+            f" {names_of(lambda one: one.takes_whole_result and one.name != 'kafka')}, and in its function"
+            " overwrite the table, or outputMode update"
         )
     shown = output.shown
     return WholeResult(output.arrangement, None if shown.columns == output.template.columns else shown.schema)

@@ -37,7 +37,7 @@ def make_sink(spec: SinkSpec) -> Sink:
     if spec.is_built_in:
         _check_options(spec)
     _check_order_column(spec)
-    if spec.table is not None and not spec.known.is_lasting:
+    if spec.table is not None and not spec.capabilities.is_lasting:
         raise OptionError(f"{spec.name} has no tables; use toTable with a format that tables have (parquet, delta, …)")
     if spec.foreach_batch is not None:
         made = ForeachSink if spec.name == "foreach" else ForeachBatchSink
@@ -106,7 +106,7 @@ def _check_order_column(spec: SinkSpec) -> None:
 
 def _check_options(spec: SinkSpec) -> None:
     """Raise OptionError for an option, or a layout, that a sink of ours would not look at."""
-    allowed = spec.known.options
+    allowed = spec.capabilities.options
     for written, text in spec.options.items():
         if written.lower() in allowed:
             continue
@@ -116,7 +116,7 @@ def _check_options(spec: SinkSpec) -> None:
         raise OptionError(
             f"{spec.name} does not know the option {written} = {shown}; {hint}", code="MIXEDMODE_OPTION_UNKNOWN"
         )
-    if spec.partition_by and not spec.known.takes_partitions:
+    if spec.partition_by and not spec.capabilities.takes_partitions:
         raise OptionError(
             f"{spec.name} does not support partitionBy; it works with {names_of(lambda one: one.takes_partitions)}, and"
             " with toTable, or write partitions yourself in foreachBatch"

@@ -50,11 +50,11 @@ class SinkSpec:
         return "foreach" if isinstance(self.foreach_batch, RowByRow) else "foreachBatch"
 
     @property
-    def known(self) -> SinkFormat:
-        """What is known of the format, or of the method."""
+    def capabilities(self) -> SinkFormat:
+        """What the format, or the method, can do."""
         return format_of(self.format if self.foreach_batch is None else "foreachBatch")
 
     @property
     def is_built_in(self) -> bool:
         """Whether a sink of ours writes it."""
-        return self.table is None and (self.foreach_batch is not None or self.known.is_built_in)
+        return self.table is None and (self.foreach_batch is not None or self.capabilities.is_built_in)

@@ -70,7 +70,7 @@ class PartialScanTask(ScanTask[FilePart, ScanReport]):
     def scanned(self, parts: Sequence[FilePart], attempt: str, number: int = 0) -> ScanReport:
         engine, sums, runs = ENGINES[self.engine], Sums(), list[str]()
         waiting: list[pa.Table] = []
-        rows = size = 0
+        rows = size = merged = 0
         budget_bytes = self._budget_bytes
         progress = self.progress(number)
         progress.write()
@@ -102,14 +102,14 @@ class PartialScanTask(ScanTask[FilePart, ScanReport]):
                 waiting.append(found)
                 rows += table.num_rows
                 size += found.nbytes
-                progress.waits(min(sum(map(len, waiting)), rows / per_key) * self._windows_of_a_row)
+                progress.waits((merged + min(sum(map(len, waiting)) - merged, rows / per_key)) * self._windows_of_a_row)
                 if 4 * size > budget_bytes:
                     waiting = self._merged(waiting, rows)
-                    size = waiting[0].nbytes
+                    size, merged = waiting[0].nbytes, waiting[0].num_rows
                     rows = 0
                     if 8 * size > budget_bytes:
                         write(self._by_group(waiting[0]))
-                        waiting, size = [], 0
+                        waiting, size, merged = [], 0, 0
         if to_sort is not None and to_sort.size:
             write(to_sort.taken())
         if waiting:

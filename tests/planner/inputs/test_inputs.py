@@ -177,6 +177,17 @@ def test_union_widens_types_as_spark_does(live: DataFrame, there: str, how: str)
         assert widened["n"].dataType == getattr(first, how)(second).schema["n"].dataType
 
 
+@pytest.mark.parametrize("other", ["named_struct('b', 1, 'a', 2)", "named_struct('a', 1, 'c', 2)"])
+def test_fields_that_spark_joins_by_name_are_not_joined_by_place(live: DataFrame, other: str) -> None:
+    """With allowMissingColumns a cast would put the values of one field into another, so such structs are refused."""
+    one, two = (
+        read(live=live.selectExpr("named_struct('a', 1, 'b', 2) AS s")),
+        read(live=live.selectExpr(f"{other} AS s")),
+    )
+    with pytest.raises(PlanError, match="different columns"):
+        one.unionByName(two, allowMissingColumns=True)
+
+
 def test_union_leaves_types_that_have_no_wider_one(live: DataFrame) -> None:
     """The error names the column, and the event time is never cast."""
     with pytest.raises(PlanError, match="n is bigint in live-1 and array<int> in live-2"):

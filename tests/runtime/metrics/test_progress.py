@@ -238,7 +238,7 @@ def test_the_time_to_go_of_files_that_tasks_scan_is_about_right(
         counts = {"read": each * n // groups, "rows": each * n // groups}
         steps.append((read_s + (done_s - read_s) * n / groups, partial(worked, **counts)))
     steps.sort(key=lambda step: step[0])
-    looks = numbers = right = 0
+    looks = numbers = right = ranges = right_ranges = 0
     for second in range(1, done_s):
         while steps and steps[0][0] <= second:
             now_s, step = steps.pop(0)
@@ -251,7 +251,12 @@ def test_the_time_to_go_of_files_that_tasks_scan_is_about_right(
             if told["etaSeconds"] is not None:
                 right += abs(told["etaSeconds"] - left_s) <= max(0.3 * left_s, 2)
                 numbers += 1
+            if told["etaRangeSeconds"] is not None:
+                low_s, high_s = told["etaRangeSeconds"]
+                right_ranges += low_s - 1 <= left_s <= high_s + 1
+                ranges += 1
     assert numbers > 0.3 * looks and right > 0.7 * numbers, (looks, numbers, right)
+    assert ranges > 0.5 * looks and right_ranges > 0.7 * ranges, (looks, ranges, right_ranges)
     assert told["rowsRead"] == rows and 0 < told["rows"] < rows * kept
 
 
