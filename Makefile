@@ -1,7 +1,7 @@
 # Needs python3 (3.10 or newer) with venv, make, and Java 17 or newer; everything else comes from PyPI into .venv.
 # Tests of Kafka, S3, Delta and Iceberg, and make demo-kafka, need Maven, too, the first time; without it those tests
 # are skipped.
-#   make test [ALL=1] [ARGS="tests/state -x"]   (ten minutes; with ALL=1 forty)
+#   make test [ALL=1] [ARGS="tests/state -x"]   (eight minutes on two idle cores; with ALL=1 forty)
 #   make test-rest   (what make test leaves out)   make test-delta   make test-cluster
 #   make test-jobs [REFRESH=1]   (all public jobs, and docs/public-jobs.md)
 #   make test-suites   (all cases of Spark's own suites, and docs/spark-suites.md)
