@@ -98,19 +98,24 @@ class RowJob:
 
     def run(self, spark: SparkSession, way: str, folder: Path) -> None:
         """Run it once, in one of :data:`WAYS`."""
+        self.prepared(spark, way, folder)()
+
+    def prepared(self, spark: SparkSession, way: str, folder: Path) -> Callable[[], Any]:
+        """The job in one of :data:`WAYS`: it is described, and runs when it is called."""
         frames = [spark.read.schema(side.ddl).parquet(*side.files()) for side in self.sides]
         if way == PLAIN:
             result: DataFrame = (self.plain or self.job)(*frames)
             writer = result.write.mode("overwrite")
-            writer.parquet(str(folder / "out")) if self.writes_files else writer.format("noop").save()
-            return
+            if self.writes_files:
+                return lambda: writer.parquet(str(folder / "out"))
+            return writer.format("noop").save
         stream = self.job(*[mixedmode.read(history=frame) for frame in frames]).writeStream.outputMode("append")
         stream = (
             stream.format("parquet").option("path", str(folder / "out")) if self.writes_files else stream.format("noop")
         )
         stream = stream.option("execution.backlog.engine", "auto" if way == OURS else "spark")
-        query = stream.option("checkpointLocation", str(folder / "checkpoints")).trigger(availableNow=True).start()
-        query.awaitTermination()
+        stream = stream.option("checkpointLocation", str(folder / "checkpoints")).trigger(availableNow=True)
+        return lambda: stream.start().awaitTermination()
 
 
 def _dedup(frame: Any) -> Any:

@@ -2,7 +2,8 @@
 
     python keyed_rows_process.py <job> <way> <rows> <seed> <folder>
 
-Prints seconds from the first call to the end of the job, and the CPU-seconds of all processes.
+Prints seconds from ``start()`` (of plain batch, from the call of the writer) and from the first call to the end of the
+job, and the CPU-seconds of all processes.
 """
 
 from __future__ import annotations
@@ -10,12 +11,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from fresh import timed
 from keyed_rows import row_jobs
-from processes import cpu_s
 from sessions import new_session
 
 
@@ -24,10 +24,8 @@ def main() -> None:
     job, way, rows, seed, folder = sys.argv[1:]
     with TemporaryDirectory(dir=folder) as scratch:
         spark = new_session(Path(scratch) / "warehouse")
-        used_s, started = cpu_s(os.getpid()), time.perf_counter()
-        row_jobs(int(rows), int(seed))[job].run(spark, way, Path(scratch))
-        found = {"seconds": time.perf_counter() - started, "cpu_s": cpu_s(os.getpid()) - used_s}
-        print(json.dumps(found), flush=True)
+        described = row_jobs(int(rows), int(seed))[job]
+        print(json.dumps(timed(lambda: described.prepared(spark, way, Path(scratch)))), flush=True)
     os._exit(0)  # no need to wait for the JVM to say good-bye
 
 

@@ -22,7 +22,7 @@ class Sizes:
     aggregate_rows: int = 10_000_000
     aggregate_keys: int = 1_000_000
     #: Aggregate jobs by engine.
-    engine_rows: int = 5_000_000
+    engine_rows: int = 10_000_000
     engine_rounds: int = 3
     #: Generated aggregate jobs: how many, and of how many rows they are (some 40 MiB).
     generated_jobs: int = 200

@@ -20,6 +20,8 @@ from ..catalyst.spark_cluster import aside
 from ..catalyst.spark_expressions import class_name, tree
 from ..catalyst.spark_plans import analyzed, contains
 from ..operators.aggregate.operator import AggregateOperator
+from ..scan.first_keys import first_keys
+from ..scan.parquet_scan import NotTakenError
 from ..tasks.scan.key_repetition import rows_per_key, sampled
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: To look at some rows takes a small Spark job, which is lost on fewer bytes.
+#: To look at some rows may take a small Spark job, which is lost on fewer bytes.
 LEAST_BYTES = 32 << 20
 #: With so many rows a key Spark's partial aggregation pays, by what files say of their rows, which is rather too few.
 MANY_ROWS = 2.0
@@ -71,8 +73,7 @@ def key_sample(operator: KeyedOperator, frame: DataFrame) -> KeySample | None:
         rows = _expected_rows(frame)
         if rows is None:
             return None
-        with aside(frame.sparkSession):  # else a backlog would seem to be read already
-            keys = operator.keys_of(frame).limit(_SAMPLE).toArrow()
+        keys = _first_keys(operator.keys_of(frame))
     except (Py4JError, PySparkException) as error:  # whoever reads all rows says what is wrong
         logger.info("Spark does not show some rows of stage %s: %s", operator.uid, error)
         return None
@@ -81,6 +82,15 @@ def key_sample(operator: KeyedOperator, frame: DataFrame) -> KeySample | None:
     per_key = rows_per_key(*sampled(keys, keys.column_names), rows)
     logger.info("about %.1f rows of stage %s have the same key", per_key, operator.uid)
     return KeySample(per_key, max(map(_longest_text, keys.columns)))
+
+
+def _first_keys(keys: DataFrame) -> pa.Table:
+    try:
+        return first_keys(keys, _SAMPLE)
+    except NotTakenError as error:
+        logger.info("Spark looks at some keys: %s", error)
+    with aside(keys.sparkSession):  # else a backlog would seem to be read already
+        return keys.limit(_SAMPLE).toArrow()
 
 
 def _longest_text(column: pa.ChunkedArray) -> int:

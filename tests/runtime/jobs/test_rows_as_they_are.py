@@ -16,6 +16,7 @@ from mixedmode.runtime.jobs import rows_as_they_are, stage_jobs
 from mixedmode.runtime.jobs.rows_as_they_are import key_sample
 from mixedmode.runtime.jobs.shuffle import HashExchange
 from mixedmode.runtime.operators.aggregate.operator import AggregateOperator
+from mixedmode.runtime.scan.parquet_scan import NotTakenError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from spark_backlog import ours, plain
@@ -122,11 +123,16 @@ def test_some_rows_say_whether_keys_repeat(files: DataFrame, monkeypatch: pytest
     assert not keys_hardly_repeat(operator(files, "d"), files), "of floats two may be one key"
 
 
+def spark_has_to(keys: DataFrame, least_rows: int) -> None:
+    raise NotTakenError("only Spark reads them")
+
+
 def test_to_look_at_some_rows_is_no_progress(
     files: DataFrame, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a backlog would seem to be read when its first job is over, and nearly done."""
+    """Else a backlog would seem to be read when its first job is over, and nearly done, where Spark looks at them."""
     monkeypatch.setattr(rows_as_they_are, "LEAST_BYTES", 0)
+    monkeypatch.setattr(rows_as_they_are, "first_keys", spark_has_to)
     context, tag = spark.sparkContext, "looks"
     context.addJobTag(tag)
     try:

@@ -1,0 +1,42 @@
+"""The keys of the first rows of Parquet files, which the driver reads: a Spark job of few rows takes much longer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from .partial_scans import file_parts
+from .scan_keys import keyed
+from .scan_plans import check_source, recognised
+
+#: Rows that are read at once, and in all if a filter lets few of them through.
+_BATCH_ROWS, _MOST_ROWS = 1 << 17, 1 << 20
+
+
+def first_keys(keys: DataFrame, least_rows: int) -> pa.Table:
+    """Keys of the first rows of the first file.
+
+    Args:
+        keys: selects the keys of each row.
+        least_rows: so many are enough; there may be fewer where filters let few through.
+
+    Raises:
+        NotTakenError: only Spark can say.
+    """
+    check_source(keys)
+    counted = keys.groupBy(*keys.columns).agg(F.count("*").alias("__rows"))
+    found = recognised(counted.select(*counted.columns), {}, "fast")
+    partials = replace(found.partials, calls=())
+    filesystem, dealt = file_parts(found.uris[:1], 1, found.constants[:1])
+    tables = [pa.table({key.name: pa.array([], pa.null()) for key in partials.keys})]
+    read = 0
+    for part in (part for parts in dealt for part in parts):
+        for table in partials.scan.batches(filesystem, part, _BATCH_ROWS):
+            tables += [keyed(partials, rows) for rows in partials.computed_of(table)]
+            read += table.num_rows
+            if read >= _MOST_ROWS or sum(map(len, tables)) >= least_rows:
+                return pa.concat_tables(tables, promote_options="default")
+    return pa.concat_tables(tables, promote_options="default")
