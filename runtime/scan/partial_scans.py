@@ -15,7 +15,7 @@ from pyarrow import fs
 from ..storage.filesystem import resolve
 from .expressions import functions  # noqa: F401  tasks compute values by them
 from .expressions.long_expressions import LongExpression
-from .expressions.values import Batch, Value, filtered
+from .expressions.values import Batch, Value
 from .parquet_scan import FilePart, NotTakenError, ParquetScan
 from .partial_calls import PartialCall
 
@@ -141,12 +141,11 @@ class PartialScan:
         if not self.computed:
             yield table
             return
-        rows = table.combine_chunks().to_batches()[0]
+        batch = Batch(table.combine_chunks().to_batches()[0])
         if self.condition is not None:
             wanted = frozenset[str]().union(*(value.columns for _, value in self.computed))
-            rows = filtered(rows, self.condition, [name for name in rows.schema.names if name in wanted])
-        if rows.num_rows:
-            batch = Batch(rows)
+            batch = batch.filtered(self.condition, [name for name in table.column_names if name in wanted])
+        if batch.rows.num_rows:
             texts = self._compared_texts
             arrays = [batch.texts(value) if name in texts else batch.of(value) for name, value in self.computed]
             yield pa.Table.from_arrays(arrays, names=[name for name, _ in self.computed])

@@ -24,6 +24,7 @@ from ..catalyst.spark_expressions import class_name, items, with_attributes, wit
 from ..catalyst.spark_plans import analyzed, input_files, leaves
 from ..catalyst.spark_session import session_settings
 from .expression_reader import ExpressionReader
+from .expressions import json_fields
 from .expressions.translator import constant_of
 from .expressions.values import Batch, Value, all_of
 from .parquet_scan import NotTakenError, ParquetScan
@@ -51,6 +52,7 @@ _LEGACY, _OTHER_LEGACY = "spark.sql.legacy.", ("spark.sql.legacy.parquet.", "spa
 #: Settings that Spark's analyzer looks at begin so.
 _PLANNING = (
     *(_LEGACY, "spark.sql.ansi.", "spark.sql.session.", "spark.sql.caseSensitive", "spark.sql.decimalOperations."),
+    *("spark.sql.json.", "spark.sql.columnNameOfCorruptRecord"),
     *("spark.sql.timestampType", "spark.sql.storeAssignmentPolicy", "spark.sql.mapKeyDedupPolicy"),
 )
 
@@ -227,6 +229,10 @@ def _check_settings(spark: SparkSession, values: list[Value]) -> None:
         return
     for conf in legacy_settings(spark):
         raise NotTakenError(f"{conf} is set, and values are computed")
+    if any("from_json" in value.functions for value in values):
+        for conf, plain in json_fields.SETTINGS.items():
+            if (found := session_settings(spark).get(conf, plain)) != plain:
+                raise NotTakenError(f"{conf} is {found}, and values are read from JSON")
 
 
 def legacy_settings(spark: SparkSession) -> tuple[str, ...]:

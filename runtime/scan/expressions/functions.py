@@ -1,5 +1,5 @@
 """All functions of values; importing this module fills :data:`.values.FUNCTIONS`."""
 
-from . import casts, numbers, patterns, rounding, texts, times
+from . import casts, json_fields, numbers, patterns, rounding, texts, times
 
-__all__ = ["casts", "numbers", "patterns", "rounding", "texts", "times"]
+__all__ = ["casts", "json_fields", "numbers", "patterns", "rounding", "texts", "times"]

@@ -12,11 +12,12 @@ from typing import Any
 
 from . import builders as of
 from . import functions, patterns  # noqa: F401  they are there wherever expressions are known
+from .json_fields import json_field
 from .translator import Build, Translator
 from .values import Value
 
 #: Changes whenever an expression gives another value than before.
-TRANSLATION_VERSION = 4
+TRANSLATION_VERSION = 5
 
 #: Columns of the examples, in SQL; those with a 2 are like those without.
 COLUMNS = (
@@ -24,6 +25,10 @@ COLUMNS = (
     " d2 double, m decimal(9,2), m2 decimal(9,2), w decimal(18,4), big decimal(30,6), s string, s2 string, y date,"
     " y2 date, t timestamp, t2 timestamp, n timestamp_ntz"
 )
+
+
+#: JSON of values, if their texts have nothing in them that JSON writes in another way.
+_JSON = """concat('{"l": ', l, ', "x": [', i, '], "b": ', b, ', "s": "', s, '", "d": ', i2, '.5}')"""
 
 
 @dataclass(frozen=True)
@@ -196,6 +201,12 @@ TRANSLATIONS: tuple[Translation, ...] = (
         *("CAST(s AS BIGINT)", "CAST(s AS DOUBLE)", "CAST(s AS DATE)", "CAST(s AS TIMESTAMP)", "to_date(t)", "date(n)"),
         *("CAST(y AS TIMESTAMP)", "CAST(t AS BIGINT)", "CAST(i AS DECIMAL(12, 2))", "CAST(m AS DECIMAL(18, 4))"),
         *("CAST(m AS DOUBLE)", "CAST(w AS BIGINT)", "CAST(m AS INT)", "to_timestamp(s)", "CAST(big AS DOUBLE)"),
+    ),
+    _entry(
+        "GetStructField",
+        json_field,
+        *(f"from_json({_JSON}, 'l bigint, b boolean, s string, d double').{name}" for name in "lbsd"),
+        *("from_json(s, 'l bigint').l", "from_json(concat('{\"a\":', s2, ',\"s\":\"x\"}'), 's string, a int').s"),
     ),
 )
 #: What makes the value of an expression, by its class.

@@ -39,6 +39,11 @@ class Value:
         return FUNCTIONS[self.function].can_fail or any(one.can_fail for one in self.arguments)
 
     @property
+    def functions(self) -> frozenset[str]:
+        """All functions that compute it."""
+        return frozenset({self.function}).union(*(one.functions for one in self.arguments))
+
+    @property
     def columns(self) -> frozenset[str]:
         """The columns of the files that it is made of."""
         if self.function == "column":
@@ -60,11 +65,13 @@ class Function:
             of the batch and the value.
         can_fail: True if it raises for some arguments.
         is_lazy: True if it asks for its arguments itself.
+        is_slow: True if it takes so long that rows which a condition lets through are not computed once more.
     """
 
     compute: Callable[..., Any]
     can_fail: bool = False
     is_lazy: bool = False
+    is_slow: bool = False
 
 
 #: All functions by name; filled by the modules that hold them.
@@ -134,6 +141,24 @@ class Batch:
         encoded = found.dictionary_encode()
         return pa.DictionaryArray.from_arrays(encoded.indices.take(_places(column)), encoded.dictionary)
 
+    def filtered(self, condition: Value, columns: list[str]) -> Batch:
+        """The rows for which a condition is true, with what is slow to compute, if the condition has asked for it.
+
+        Args:
+            condition: of type boolean.
+            columns: the names of the columns that are wanted.
+        """
+        mask = self.of(condition)
+        if not columns:  # a batch without columns has no rows
+            columns = self.rows.schema.names[:1]
+        rows, slow = self.rows.select(columns), {v: a for v, a in self._known.items() if FUNCTIONS[v.function].is_slow}
+        if mask.null_count or mask.true_count < len(mask):
+            rows = rows.filter(mask, null_selection_behavior="drop")
+            slow = {value: array.filter(mask, null_selection_behavior="drop") for value, array in slow.items()}
+        found = Batch(rows)
+        found._known |= slow
+        return found
+
     def where(self, value: Value, mask: pa.Array) -> pa.Array:
         """The values of an expression in those rows for which ``mask`` is true; anything elsewhere."""
         if value.function == "constant" or not value.can_fail or value in self._known:
@@ -183,12 +208,7 @@ def filtered(rows: pa.RecordBatch, condition: Value, columns: list[str]) -> pa.R
         condition: of type boolean.
         columns: the names of the columns.
     """
-    mask = Batch(rows).of(condition)
-    if not columns:  # a batch without columns has no rows
-        columns = rows.schema.names[:1]
-    if mask.null_count == 0 and mask.true_count == len(mask):
-        return rows.select(columns)
-    return rows.select(columns).filter(mask, null_selection_behavior="drop")
+    return Batch(rows).filtered(condition, columns).rows
 
 
 # -- columns, constants and logic ------------------------------------------------------------------------------------
