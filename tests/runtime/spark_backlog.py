@@ -1,4 +1,4 @@
-"""A backlog of an aggregate that Spark reads, and the same in plain Spark."""
+"""A backlog of an aggregate, and the same in plain Spark."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import mixedmode
 from pyspark.sql import DataFrame, Row
 
 
-def ours(frame: DataFrame, keys: list[Any], wanted: list[Any]) -> list[Row]:
-    """What a job of ours over a history gives."""
+def ours(frame: DataFrame, keys: list[Any], wanted: list[Any], engine: str = "spark") -> list[Row]:
+    """What a job of ours over a history gives; ``engine``: who reads it."""
     name = f"backlog_{uuid.uuid4().hex}"
     stage = mixedmode.read(history=frame).groupBy(*keys).agg(*wanted)
     writer = stage.writeStream.outputMode("update").format("memory").queryName(name)
-    writer.option("execution.backlog.engine", "spark").start().awaitTermination()
+    writer.option("execution.backlog.engine", engine).start().awaitTermination()
     return sorted(frame.sparkSession.table(name).collect(), key=str)
 
 

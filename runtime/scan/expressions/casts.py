@@ -17,6 +17,8 @@ _WHOLE = r"^-?[0-9]{1,18}$"
 _REAL = r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$"
 _DATE = r"^[1-9][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$"
 _TIME = _DATE[:-1] + r"[ T]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?$"
+#: The same in UTC.
+_UTC_TIME = _TIME[:-1] + "Z$"
 
 
 def _check_form(texts: pa.Array, form: str, data_type: pa.DataType) -> None:
@@ -62,6 +64,15 @@ def _text_to_date(value: Value, texts: pa.Array) -> pa.Array:
 
 
 def _text_to_time(value: Value, texts: pa.Array) -> pa.Array:
+    in_utc = pc.match_substring_regex(texts, _UTC_TIME).fill_null(False)
+    if value.type.tz is None or not in_utc.true_count:
+        return _local_to_time(value, texts)
+    of_utc = pc.if_else(in_utc, texts, None).cast(pa.timestamp("us", "UTC"))
+    others = _local_to_time(value, pc.if_else(in_utc, None, texts))
+    return pc.coalesce(others, of_utc.cast(value.type))
+
+
+def _local_to_time(value: Value, texts: pa.Array) -> pa.Array:
     _check_form(texts, _TIME, value.type)
     numbers, nulls = numbers_of(texts.cast(pa.timestamp("us")))
     return array_of(value.options[0].instants(numbers, nulls), nulls, value.type)

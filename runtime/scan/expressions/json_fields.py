@@ -2,15 +2,15 @@
 
 What Spark's parser and msgspec's read alike is taken: objects of strict JSON, of which a field has its type or is null.
 Of other texts two kinds are taken, since no field of theirs has a value in Spark: those that are cut off, and those
-that do not begin as an object or an array.  What is left, such as a text in quotes of one kind where a number should
-be, is Spark's.
+that do not begin as an object or an array.  What is left, such as a text where a number should be, is Spark's; so is a
+text that is cut off within an object of the schema, of which Spark may keep the fields before that object.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
@@ -19,64 +19,112 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructType
 
 from ...catalyst.spark_expressions import class_name, items
 from ...catalyst.types.arrow_types import arrow_type
 from ..parquet_scan import NotTakenError
 from .translator import Translator, not_known
 from .values import FUNCTIONS, Function, Value
+from .zones import zone_of
 
-#: Spark's types that both read alike.  (Of a tinyint Spark takes numbers up to 255.)
-_TYPES: dict[str, type] = {
-    **{"string": str, "boolean": bool, "double": float},
-    **{"smallint": int, "int": int, "bigint": int},
+#: By Spark's type how values are read, and what they are then.  (Of a tinyint Spark takes numbers up to 255.)
+_TYPES: dict[str, tuple[type, pa.DataType]] = {
+    "string": (str, pa.string()),
+    "boolean": (bool, pa.bool_()),
+    "double": (float, pa.float64()),
+    "smallint": (int, pa.int16()),
+    "int": (int, pa.int32()),
+    "bigint": (int, pa.int64()),
+    "date": (str, pa.string()),
+    "timestamp": (str, pa.string()),
 }
+#: What makes values of texts.
+_CASTS = {"date": "text_to_date", "timestamp": "text_to_time"}
 #: Settings that change what Spark reads.
 SETTINGS = {"spark.sql.json.enablePartialResults": "true", "spark.sql.columnNameOfCorruptRecord": "_corrupt_record"}
 #: Spark's parser limits how many digits a number has (1,000), how long a name is (50,000) and how deep objects lie in
 #: each other (500).  Shorter texts cannot reach that.
 _SHORT_BYTES, _LONGEST_BYTES, _DIGITS = 500, 50_000, re.compile(r"[0-9]{500}")
 _SPACE = " \t\r\n"
+#: Texts in quotes, of which the last may be cut off, and what opens, closes and names.
+_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"?|[{}\[\]:]', re.DOTALL)
 
-#: A field's name and Spark's type.
-_Field = tuple[str, str]
+#: Where a field is, by names from the outermost object on, and Spark's type.
+_Field = tuple[tuple[str, ...], str]
 
 
 def json_field(to: Translator, expression: Any, children: list[Any]) -> Value:
-    """A field of a text; ``expression``: Spark's ``GetStructField``."""
-    (source,) = children
+    """A field of a text, of an object in it, and so on; ``expression``: Spark's ``GetStructField``."""
+    ordinals, source = [int(expression.ordinal())], children[0]
+    while class_name(source) == "GetStructField":
+        ordinals.insert(0, int(source.ordinal()))
+        (source,) = items(source.children())
     if class_name(source) != "JsonToStructs":
         raise not_known(expression)
     schema = StructType.fromJson(json.loads(str(source.dataType().json())))
-    names = schema.names
-    if source.options().size() or len(set(names)) < len(names) or set(names) & set(SETTINGS.values()):
-        raise not_known(source, "a from_json with options, or with two fields of one name")
-    # Texts of limited length look like others.
-    known = [field for field in schema.fields if field.dataType.simpleString() in _TYPES and not field.metadata]
-    wanted = schema.fields[int(expression.ordinal())]
-    if wanted not in known:
-        raise not_known(expression, f"of type {wanted.dataType.simpleString()}")
-    types = [(field.name, arrow_type(field.dataType)) for field in known]
-    fields = tuple((field.name, field.dataType.simpleString()) for field in known)
-    read = Value("from_json", pa.struct(types), to.values(list(items(source.children()))), fields)
-    place = known.index(wanted)
-    return Value("json_field", types[place][1], (read,), (place,))
+    if source.options().size() or set(schema.names) & set(SETTINGS.values()):
+        raise not_known(source, "a from_json with options, or with a field for texts that cannot be read")
+    fields = tuple(_fields(schema))
+    path, data_type = list[str](), DataType()
+    inner: Any = schema
+    for ordinal in ordinals:
+        path.append(inner.fields[ordinal].name)
+        inner = data_type = inner.fields[ordinal].dataType
+    wanted = tuple(path), data_type.simpleString()
+    if wanted not in fields:
+        raise not_known(expression, f"of type {wanted[1]}")
+    types = [(str(place), _TYPES[spark_type][1]) for place, (_, spark_type) in enumerate(fields)]
+    text = Value(
+        "from_json", pa.struct(types), to.values(list(items(source.children()))), (fields, tuple(schema.names))
+    )
+    place = fields.index(wanted)
+    found = Value("json_field", types[place][1], (text,), (place,))
+    if wanted[1] not in _CASTS:
+        return found
+    options = (zone_of(source.zoneId()),) if wanted[1] == "timestamp" else ()
+    return Value(_CASTS[wanted[1]], arrow_type(data_type), (found,), options)
+
+
+def _fields(schema: StructType, path: tuple[str, ...] = ()) -> Iterator[_Field]:
+    """The fields that are read, those of objects in objects included.
+
+    Raises:
+        NotTakenError: two have the same name.
+    """
+    if len(set(schema.names)) < len(schema.names):
+        raise NotTakenError(f"from_json of two fields with the same name, of {', '.join(schema.names)}")
+    for field in schema.fields:
+        if isinstance(field.dataType, StructType):
+            yield from _fields(field.dataType, (*path, field.name))
+        elif field.dataType.simpleString() in _TYPES and not field.metadata:  # texts of limited length have some
+            yield (*path, field.name), field.dataType.simpleString()
 
 
 @lru_cache(maxsize=64)
-def _decoder(fields: tuple[_Field, ...]) -> tuple[msgspec.json.Decoder[Any], Any]:
-    """Reads a text with some fields, all of which may be missing; and what has none of them."""
-    members = [
-        (f"f{place}", _TYPES[spark_type] | None, msgspec.field(name=name, default=None))
-        for place, (name, spark_type) in enumerate(fields)
-    ]
-    row = msgspec.defstruct("JsonRow", members, gc=False)
-    return msgspec.json.Decoder(row), row()
+def _decoder(fields: tuple[_Field, ...]) -> tuple[msgspec.json.Decoder[Any], Any, list[tuple[str, ...]]]:
+    """Reads a text with some fields, all of which may be missing; what has none of them; and each field's members."""
+    row, members = _row_type(fields)
+    return msgspec.json.Decoder(row), row(), members
+
+
+def _row_type(fields: Sequence[_Field]) -> tuple[type[msgspec.Struct], list[tuple[str, ...]]]:
+    """A type with some fields, and for each of them the member that it is, or the way to it."""
+    inner: dict[str, list[_Field]] = {}
+    for (name, *path), spark_type in fields:
+        inner.setdefault(name, []).append((tuple(path), spark_type))
+    members, ways = [], list[tuple[str, ...]]()
+    for place, (name, its) in enumerate(inner.items()):
+        rest, spark_type = its[0]
+        its_type, its_ways = _row_type(its) if rest else (_TYPES[spark_type][0], [()])
+        members.append((f"f{place}", its_type | None, msgspec.field(name=name, default=None)))
+        ways += [(f"f{place}", *way) for way in its_ways]
+    return msgspec.defstruct("JsonRow", members, gc=False), ways
 
 
 def _from_json(value: Value, texts: pa.Array) -> pa.Array:
-    decoder, nothing = _decoder(value.options)
+    fields, names = value.options
+    decoder, nothing, members = _decoder(fields)
     decode, rows = decoder.decode, list[Any]()
     try:
         lines = texts.to_pylist()
@@ -89,10 +137,10 @@ def _from_json(value: Value, texts: pa.Array) -> pa.Array:
         try:
             rows.append(decode(line))
         except msgspec.DecodeError as error:
-            if not _has_no_field(line, str(error)):
+            if not _has_no_field(line, str(error), names):
                 raise NotTakenError(f"from_json of a text that only Spark reads: {error}") from error
             rows.append(nothing)
-    columns = [_column(rows, place, field.type) for place, field in enumerate(value.type)]
+    columns = [_column(rows, way, field.type) for way, field in zip(members, value.type, strict=True)]
     return pa.StructArray.from_arrays(columns, fields=list(value.type))
 
 
@@ -111,19 +159,44 @@ def _checked(texts: pa.Array, lines: list[str | None]) -> Sequence[str | None]:
     return lines
 
 
-def _has_no_field(line: str, error: str) -> bool:
-    """Whether no field of a text that is not JSON has a value in Spark; ``error``: what its reader says."""
-    if error == "Input data was truncated":
-        return "\\ud" not in line.lower()  # halves of letters look like an end, too
-    if error.endswith(f"invalid number (byte {len(line.encode())})"):  # which is cut off
-        return True
+def _has_no_field(line: str, error: str, names: Sequence[str]) -> bool:
+    """Whether no field of a text that is not JSON has a value in Spark.
+
+    Args:
+        line: the text.
+        error: what its reader says.
+        names: of the schema's fields.
+    """
+    # Halves of letters look like an end, too.
+    is_cut_off = error == "Input data was truncated" and "\\ud" not in line.lower()
+    if is_cut_off or error.endswith(f"invalid number (byte {len(line.encode())})"):
+        around, name = _place_at_end(line)
+        return "{" not in around[1:] or name not in names
     first = line.lstrip(_SPACE)[:1]
     return first.isascii() and first not in "{["
 
 
-def _column(rows: Sequence[Any], place: int, data_type: pa.DataType) -> pa.Array:
+def _place_at_end(line: str) -> tuple[str, str]:
+    """In which objects and arrays a text ends, the outermost first, and in which field of that."""
+    around, name, last = "", "null", ""
+    for token in _TOKENS.findall(line):
+        if token in "{[":
+            around += token
+        elif token in "}]":
+            around = around[:-1]
+        elif token != ":":
+            last = token
+        elif len(around) == 1:
+            name = last
+    return around, json.loads(name)
+
+
+def _column(rows: Sequence[Any], way: Sequence[str], data_type: pa.DataType) -> pa.Array:
+    values = list(map(attrgetter(way[0]), rows))
+    for member in way[1:]:
+        values = [None if one is None else getattr(one, member) for one in values]
     try:
-        found = pa.array(list(map(attrgetter(f"f{place}"), rows)), data_type)
+        found = pa.array(values, data_type)
     except OverflowError as error:
         raise NotTakenError(f"from_json of a number that is no {data_type}") from error
     if pa.types.is_float64(data_type):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,16 @@ from mixedmode.runtime.scan.expressions.translations import translator
 from mixedmode.runtime.scan.expressions.values import Batch, Value
 from mixedmode.runtime.scan.parquet_scan import NotTakenError
 from mixedmode.runtime.scan.scan_plans import recognised
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 pytestmark = pytest.mark.spark
 
-SCHEMA = "id bigint, kind string, ok boolean, value double, `a b` int, small smallint, tags array<string>, ts timestamp"
-FIELDS = ("id", "kind", "ok", "value", "a b", "small")
+SCHEMA = (
+    "id bigint, kind string, ok boolean, user struct<tags: array<int>, id: bigint, name: struct<first: string>>,"
+    " value double, `a b` int, small smallint, tags array<string>, day date, ts timestamp"
+)
+FIELDS = ("id", "kind", "ok", "value", "a b", "small", "day", "ts", "user.id", "user.name.first")
 
 #: Of these fields have values, or are known to have none.
 TAKEN = [
@@ -32,21 +37,29 @@ TAKEN = [
     "",
     " ",
     "{}",
-    '{"id": 1, "kind": "a", "ok": true, "value": 1.5, "a b": 7, "small": -32768, "tags": ["x"], "ts": "2024-01-01"}',
+    '{"id": 1, "kind": "a", "ok": true, "value": 1.5, "a b": 7, "small": -32768, "tags": ["x"], "ts": null}',
     '{"kind":"b","kind":"c","id":null}',
     '{"\\u006bind": "\\u00e4\\ud83d\\ude00\\n", "other": {"id": 5, "x": [1, {"id": 6}]}}',
     '\t\r\n {"kind" : "ä€😀" , "ID": 1, "Kind": "x"}  ',
     '{"value": 1, "x": 1e400}',
+    '{"user": {"id": 5, "name": {"first": "a", "last": 5}}, "id": 1}',
+    '{"user": {"id": 5, "name": null, "tags": "x"}}',
+    '{"user": {"name": {}, "id": null, "ID": 7}}',
+    '{"user": null, "user": {"id": 1}, "name": {"first": "b"}}',
+    '{"user": {"id": 1}, "user": {"name": {"first": "c"}}}',
+    '{"day": "2024-02-29", "ts": "2024-02-29T23:59:59.123456Z"}',
+    '{"day": "1000-01-01", "ts": "2024-02-29 01:02:03.5"}',
     '{"value": -0}',
     '{"value": 9007199254740993}',
     '{"value": 123456789012345678901234567890}',
     '{"value": 2.2250738585072011e-308, "id": 9223372036854775807}',
-    '{"value": 0.1e-7, "id": -9223372036854775808, "tags": 5, "ts": {}}',
+    '{"value": 0.1e-7, "id": -9223372036854775808, "tags": 5}',
     '{"id": 1, "kind": "cut o',
     '{"id": 1, "kind": "a", "ok": tr',
     '{"id": 12',
     '{"id": 1, "tags": ["a", ',
     '{"id": 1, "other": {"deep": {"er": ',
+    '{"id": 1, "user": {"id": 1}, "tags": ["}", {"a": "\\"{"}], "kind": "{',
     "true",
     "5",
     '"text"',
@@ -61,6 +74,20 @@ TAKEN = [
 ]
 #: What is Spark's, whatever it gives.
 LEFT = [
+    '{"id": 1, "user": {"id": 5, "name": {"first": "cut',
+    '{"id": 1, "user": {"id": 5, "x":',
+    '{"id": 1, "tags": [{"a":',
+    '{"user": 5}',
+    '{"user": []}',
+    '{"user": ""}',
+    '{"user": {"id": "x"}}',
+    '{"day": "2024-2-1"}',
+    '{"day": 5}',
+    '{"ts": ""}',
+    '{"ts": 5}',
+    '{"ts": "2024-01-01"}',
+    '{"ts": "2024-01-01T10:00:00+02:00"}',
+    '{"ts": "nonsense"}',
     '{"id": 1} {"id": 2}',
     '{"id": 1} rest',
     '[{"id": 1}]',
@@ -92,8 +119,12 @@ LEFT = [
 ]
 
 
+def field_of(name: str, schema: str = SCHEMA) -> Column:
+    return reduce(Column.getField, name.split("."), F.from_json("line", schema))
+
+
 def value_of(frame: DataFrame, name: str, schema: str = SCHEMA) -> Value:
-    plan = analyzed(frame.select(F.from_json("line", schema)[name]))
+    plan = analyzed(frame.select(field_of(name, schema)))
     return translator(lambda attribute: Value("column", pa.string(), (), ("line",))).value(
         without_alias(next(items(plan.projectList())))
     )
@@ -103,25 +134,32 @@ def batch_of(lines: list[str | None]) -> pa.RecordBatch:
     return pa.record_batch({"line": pa.array(lines, pa.string())})
 
 
-def compare(spark: SparkSession, lines: list[str | None], path: Path) -> list[int]:
+def compare(
+    spark: SparkSession, lines: list[str | None], path: Path, schema: str = SCHEMA, fields: Sequence[str] = FIELDS
+) -> list[int]:
     """Compare all fields of those texts that are taken with Spark; gives their places."""
     rows = batch_of(lines)
     pq.write_table(pa.Table.from_batches([rows]), path)
     frame = spark.read.schema("line string").parquet(str(path)).coalesce(1)
-    columns = [F.from_json("line", SCHEMA)[name].alias(f"x{place}") for place, name in enumerate(FIELDS)]
+    columns = [field_of(name, schema).alias(f"x{place}") for place, name in enumerate(fields)]
     theirs = frame.select(*columns).toArrow()
     # The same where Spark reads just one field, and where it reads all.
     with session_settings(spark, spark__sql__optimizer__enableJsonExpressionOptimization="false"):
         others = frame.select(*columns).toArrow()
-    places = taken(value_of(frame, "id"), rows)
-    for place, name in enumerate(FIELDS):
-        ours = Batch(rows.take(pa.array(places, pa.int64()))).of(value_of(frame, name))
+    places = taken_of_all([value_of(frame, name, schema) for name in fields], rows)
+    for place, name in enumerate(fields):
+        ours = Batch(rows.take(pa.array(places, pa.int64()))).of(value_of(frame, name, schema))
         wanted = theirs.column(place).combine_chunks().take(pa.array(places, pa.int64()))
+        wanted = wanted.cast(ours.type) if pa.types.is_timestamp(ours.type) else wanted
         assert ours.type == wanted.type
-        unpruned = others.column(place).combine_chunks().take(pa.array(places, pa.int64()))
+        unpruned = others.column(place).combine_chunks().take(pa.array(places, pa.int64())).cast(ours.type)
         for at, one, *both in zip(places, bits(ours), bits(wanted), bits(unpruned), strict=True):
             assert both == [one, one], f"{name} is {one!r} here and {both!r} in Spark of {lines[at]!r}"
     return places
+
+
+def taken_of_all(values: list[Value], rows: pa.RecordBatch) -> list[int]:
+    return sorted(set.intersection(*[set(taken(value, rows)) for value in values]))
 
 
 def test_plain_objects_and_what_has_no_field_are_taken(spark: SparkSession, tmp_path: Path) -> None:
@@ -130,13 +168,26 @@ def test_plain_objects_and_what_has_no_field_are_taken(spark: SparkSession, tmp_
     assert places == list(range(len(TAKEN)))
 
 
+FLAT = "id bigint, kind string, ok boolean, value double"
+WHOLE = (
+    '{"id": -12, "kind": "a\\u00e4\\n\\"", "x": {"y": [1.5e3, true, null]}, "ok": false, "tags": ["{"], "value": 0.25,'
+    ' "user": {"tags": [1], "id": 5, "x": [{}], "name": {"first": "b", "last": "c"}}, "day": "2024-01-01", "a b": 3}'
+)
+
+
 def test_a_text_has_no_field_wherever_it_is_cut_off(spark: SparkSession, tmp_path: Path) -> None:
-    """Every beginning of an object is taken, and none has a field."""
-    whole = (
-        '{"id": -12, "kind": "a\\u00e4\\n\\"", "x": {"y": [1.5e3, true, null]}, "ok": false, "value": 0.25, "a b": 3}'
-    )
-    lines: list[str | None] = [whole[:end] for end in range(len(whole))]
-    assert compare(spark, lines, tmp_path / "a.parquet") == list(range(len(lines)))
+    """Every beginning of an object is taken, and none has a field, where fields are no objects."""
+    lines: list[str | None] = [WHOLE[:end] for end in range(len(WHOLE))]
+    found = compare(spark, lines, tmp_path / "a.parquet", FLAT, ("id", "kind", "ok", "value"))
+    assert found == list(range(len(lines)))
+
+
+def test_what_is_cut_off_in_an_object_of_the_schema_is_sparks(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark may keep the fields before it; in an array, or in an object that nobody asks for, it keeps none."""
+    lines: list[str | None] = [WHOLE[:end] for end in range(len(WHOLE))]
+    user = range(WHOLE.index('"user": {') + len('"user": {'), WHOLE.index("}}") + 2)
+    found = compare(spark, lines, tmp_path / "a.parquet")
+    assert found == [end for end in range(len(WHOLE)) if end not in user]
 
 
 def objects() -> st.SearchStrategy[str]:
@@ -156,6 +207,9 @@ def objects() -> st.SearchStrategy[str]:
             "value": st.floats() | st.integers() | values,
             "a b": st.integers(-(2**31), 2**31) | values,
             "other": values,
+            "user": st.fixed_dictionaries({}, optional={"id": st.integers(0, 9), "name": values, "x": values}) | values,
+            "day": st.dates().map(str) | values,
+            "ts": st.datetimes().map(lambda one: one.isoformat() + "Z") | st.datetimes().map(str) | values,
         },
     )
     texts = st.builds(
@@ -169,7 +223,7 @@ def objects() -> st.SearchStrategy[str]:
             ["", " ", '"', "'", "{", "}", "[", "]", ",", ":", "\\", "0", "-", "e", "null", "\u0000", "\\u00", "é"]
         ),
     )
-    return texts | changed
+    return texts | changed | st.builds(lambda text, end: text[: end % (len(text) + 1)], texts, st.integers(0, 500))
 
 
 def test_generated_texts_have_sparks_fields(spark: SparkSession, tmp_path: Path) -> None:
@@ -185,7 +239,14 @@ def test_generated_texts_have_sparks_fields(spark: SparkSession, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("schema", "field"), [(SCHEMA, "tags"), (SCHEMA, "ts"), ("id bigint, _corrupt_record string", "id")]
+    ("schema", "field"),
+    [
+        (SCHEMA, "tags"),
+        (SCHEMA, "user.tags"),
+        ("id bigint, _corrupt_record string", "id"),
+        ("small tinyint", "small"),
+        ("a struct<x: int>, b int, a int", "b"),
+    ],
 )
 def test_other_fields_are_sparks(spark: SparkSession, schema: str, field: str) -> None:
     """Those of other types, and those of texts where Spark has to say what it could not read."""
