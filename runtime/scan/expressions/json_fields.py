@@ -55,7 +55,16 @@ _Field = tuple[tuple[str, ...], str]
 
 
 def json_field(to: Translator, expression: Any, children: list[Any]) -> Value:
-    """A field of a text, of an object in it, and so on; ``expression``: Spark's ``GetStructField``."""
+    """A field of a text, or of an object in it.
+
+    Args:
+        to: translates.
+        expression: Spark's ``GetStructField``.
+        children: what it is a field of.
+
+    Raises:
+        NotTakenError: it is of something else, or not read alike.
+    """
     ordinals, source = [int(expression.ordinal())], children[0]
     while class_name(source) == "GetStructField":
         ordinals.insert(0, int(source.ordinal()))
