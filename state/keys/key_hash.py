@@ -46,10 +46,10 @@ def key_groups(columns: Sequence[pa.Array], max_parallelism: int, rows: int) -> 
     """
     if not columns or max_parallelism == 1:
         return np.zeros(rows, dtype=np.int32)
-    groups = spark_hash(columns) % np.int32(max_parallelism)
+    hashes = spark_hash(columns)
     if not is_power_of_two(max_parallelism):
-        return groups
-    return _reversed(max_parallelism)[groups]
+        return hashes % np.int32(max_parallelism)
+    return _reversed(max_parallelism)[hashes & np.int32(max_parallelism - 1)]
 
 
 @lru_cache(maxsize=8)
