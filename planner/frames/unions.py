@@ -61,18 +61,7 @@ class UnitedFrame(StatelessFrame):
                 " on both, or use unionByName with allowMissingColumns=True",
                 code="MIXEDMODE_SCHEMAS_DIFFER",
             )
-        names = dict(zip(other.columns, self.columns, strict=True))
-        columns = [column.alias(here) for column, here in zip(quoted_columns(names), names.values(), strict=True)]
-        hidden = [F.col(CARRIER)] if CARRIER in other._inputs.template.columns else []
-        aligned = other._inputs.map(
-            "union",
-            lambda frame: frame.select(*columns, *hidden),
-            lambda frame, *more: frame.select(*columns, *hidden, *more),
-        )
-        watermark = other._watermark
-        if watermark is not None:
-            watermark = replace(watermark, event_time=names.get(watermark.event_time, watermark.event_time))
-        return self._widened("union", type(self)(aligned, watermark))
+        return self._widened("union", other._renamed(dict(zip(other.columns, self.columns, strict=True))))
 
     def unionAll(self, other: Self | DataFrame) -> Self:
         """The same as :meth:`union`: ``web_orders.unionAll(shop_orders)``."""
@@ -87,7 +76,10 @@ class UnitedFrame(StatelessFrame):
             other: the other frame.
             allowMissingColumns: fill columns that one side does not have with nulls.
         """
-        other = self._as_mine("unionByName", other, {name: name for name in getattr(other, "columns", ())})
+        names = {name: self._find(name) or name for name in getattr(other, "columns", ())}
+        other = self._as_mine("unionByName", other, {here: there for there, here in names.items()})
+        if any(here != there for there, here in names.items()):  # as Spark finds columns: "Shop" is "shop"
+            other = other._renamed(names)
         if not allowMissingColumns:
             return self._widened("unionByName", other)
         return self._with_columns_of(other)._widened("unionByName", other._with_columns_of(self), by_field=True)
@@ -104,6 +96,20 @@ class UnitedFrame(StatelessFrame):
         made = self._as_mine(what, first, dict(zip(mine, first.columns, strict=False)))
         united: Self = getattr(made, what)(self, **options)
         return united
+
+    def _renamed(self, names: dict[str, str]) -> Self:
+        """These rows with all columns under other names, the event time too."""
+        columns = [column.alias(new) for column, new in zip(quoted_columns(names), names.values(), strict=True)]
+        hidden = [F.col(CARRIER)] if CARRIER in self._inputs.template.columns else []
+        inputs = self._inputs.map(
+            "union",
+            lambda frame: frame.select(*columns, *hidden),
+            lambda frame, *more: frame.select(*columns, *hidden, *more),
+        )
+        watermark = self._watermark
+        if watermark is not None:
+            watermark = replace(watermark, event_time=names.get(watermark.event_time, watermark.event_time))
+        return type(self)(inputs, watermark)
 
     def _with_columns_of(self, other: Self) -> Self:
         missing = {

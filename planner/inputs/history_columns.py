@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from ...errors import PlanError
-from ...runtime.catalyst.columns import column_fold, columns_ddl
+from ...runtime.catalyst.columns import column_fold, columns_ddl, quoted
 from .schemas import quoted_columns, same_type
 
 logger = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ def with_columns_of(live: DataFrame, history: DataFrame) -> DataFrame:
             f"history and live have different columns: {'; '.join([*problems, *others])}\n"
             f"history has {columns_ddl(history.schema.fields)}\n"
             f"live has {columns_ddl(live.schema.fields)}\n"
-            f"give read() the history as {_select(history.schema, live.schema)}",
+            f"give read() the history as {_select(mine, live.schema, fold)}",
             code="MIXEDMODE_SCHEMAS_DIFFER",
         )
     if len(taken) < len(history.columns):
@@ -57,17 +58,21 @@ def with_columns_of(live: DataFrame, history: DataFrame) -> DataFrame:
     return history.select(*[column.alias(name) for column, name in zip(columns, names, strict=True)])
 
 
-def _select(history: StructType, live: StructType) -> str:
+def _select(mine: dict[str, StructField], live: StructType, fold: Callable[[str], str]) -> str:
     """The call that gives the history the columns of the live input, as far as names and types say it."""
-    mine = {field.name: field for field in history.fields}
     columns = []
     for field in live.fields:
         kind = field.dataType.simpleString()
-        own = mine.get(field.name)
+        own = mine.get(fold(field.name))
         if own is None:
             columns.append(f"F.lit(None).cast({kind!r}).alias({field.name!r})")
         elif same_type(own.dataType, field.dataType):
-            columns.append(repr(field.name))
+            columns.append(repr(_written(own.name)))
         else:
-            columns.append(f"F.col({field.name!r}).cast({kind!r})")
+            columns.append(f"F.col({_written(own.name)!r}).cast({kind!r})")
     return f"history.select({', '.join(columns)})"
+
+
+def _written(name: str) -> str:
+    """A column's name as a call takes it: a dot in it would ask for a field of a struct."""
+    return quoted(name) if "." in name or "`" in name else name

@@ -345,7 +345,8 @@ def checked(parts: Sequence[InputPart]) -> Inputs:
             raise PlanError(
                 f"{first.name} and {part.name} belong to different Spark contexts; make both with one session"
             )
-        check_same_columns(first.frame.schema, part.frame.schema, (first.name, part.name))
+        sides = (first.name, part.name) if first.name != part.name else ("one side", "the other side")
+        check_same_columns(first.frame.schema, part.frame.schema, sides)
         in_order = part.frame.columns == first.frame.columns
         aligned.append(part if in_order else part.mapped("union", in_its_order, in_its_order))
     return Inputs(tuple(aligned))

@@ -85,8 +85,8 @@ def check_same_columns(one: StructType, other: StructType, names: tuple[str, str
             problems.append(f"{field.name} is {types} and {other[field.name].dataType.simpleString()} in {names[1]}")
     if problems:
         raise PlanError(
-            f"{names[0]} and {names[1]} have different columns: {'; '.join(problems)}; select and cast them to one"
-            " schema before read()",
+            f"{names[0]} and {names[1]} have different columns: {'; '.join(problems)}; select the same"
+            " columns on both, and cast them to the same types",
             code="MIXEDMODE_SCHEMAS_DIFFER",
         )
 

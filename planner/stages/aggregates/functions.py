@@ -162,8 +162,10 @@ def _try_sum(call: Call, partials: PartialColumns) -> PlannedResult:
 
 
 def _try_average(call: Call, partials: PartialColumns) -> PlannedResult:
-    if not call.type.startswith("decimal"):
+    if call.type == "double":
         return _average(call, partials)  # a sum of doubles never leaves its type
+    if not call.type.startswith("decimal"):
+        raise not_supported(f"agg: try_avg of {call.type} is not supported (column {call.name}); use avg")
     total, count = (call.partial(function, call.arguments[0]) for function in ("try_sum", "count"))
     places = partials.add(lambda places: DecimalSumBuffer(places, False, partials.shown(total)), total, count)
     return PlannedResult(call.name, "decimal_mean", places, tries=True)
@@ -181,6 +183,10 @@ def _average(call: Call, partials: PartialColumns) -> PlannedResult:
     argument = call.arguments[0]
     if call.type.startswith("decimal"):
         return PlannedResult(call.name, "decimal_mean", _sum_columns(call, partials, argument))
+    if call.type == "interval day to second":
+        total = _sum_columns(call, partials, argument)
+        count = partials.add(CountBuffer, call.partial("count", argument))
+        return PlannedResult(call.name, "interval_mean", (*total, *count))
     if call.type != "double":
         raise not_supported(
             f"agg: avg of {call.type} is not supported (column {call.name}); cast its argument to a number"

@@ -23,14 +23,15 @@ from .percentiles import modes, percentiles, ranked
 class Result:
     """One output column of an aggregate.
 
-    ``kind`` is one of: ``value`` (the first buffer column as it is), ``count``, ``mean``, ``decimal_mean``, ``list``,
-    ``size`` (number of elements of a list), ``sum_distinct``, ``mean_distinct``, ``stddev_samp``, ``stddev_pop``,
-    ``var_samp``, ``var_pop``, ``skewness``, ``kurtosis``, ``covar_samp``, ``covar_pop``, ``corr``, ``mode``,
-    ``squares`` and ``products`` (sums of squared, or multiplied, differences from the mean), ``slope``, ``intercept``
-    and ``r2`` (of a regression of the first argument on the second), ``percentile`` (argument: the shares), ``ranked``
-    and ``ranked_down`` (argument: the shares, and how near 0 or 1 one counts as that), ``registers`` (argument: an
-    Estimator), ``last_fields`` (of each struct of a list), ``joined`` (those of structs in order; argument: what stands
-    between them, and for each field before the last one whether it is descending).
+    ``kind`` is one of: ``value`` (the first buffer column as it is), ``count``, ``mean``, ``decimal_mean``,
+    ``interval_mean``, ``list``, ``size`` (number of elements of a list), ``sum_distinct``, ``mean_distinct``,
+    ``stddev_samp``, ``stddev_pop``, ``var_samp``, ``var_pop``, ``skewness``, ``kurtosis``, ``covar_samp``,
+    ``covar_pop``, ``corr``, ``mode``, ``squares`` and ``products`` (sums of squared, or multiplied, differences from
+    the mean), ``slope``, ``intercept`` and ``r2`` (of a regression of the first argument on the second), ``percentile``
+    (argument: the shares), ``ranked`` and ``ranked_down`` (argument: the shares, and how near 0 or 1 one counts as
+    that), ``registers`` (argument: an Estimator), ``last_fields`` (of each struct of a list), ``joined`` (those of
+    structs in order; argument: what stands between them, and for each field before the last one whether it is
+    descending).
     """
 
     name: str
@@ -101,8 +102,7 @@ def _mean_of_longs(total: pa.Array, count: pa.Array, data_type: pa.DataType) -> 
         return None
     divisors = np.where(nulls, 1, counts)
     scaled = np.abs(np.where(nulls, 0, low)) * 10**more_digits
-    quotient, rest = np.divmod(scaled, divisors)
-    quotient += rest >= divisors - rest  # half up
+    quotient = _half_up(scaled, divisors)
     found = np.where(low < 0, -quotient, quotient)
     if data_type.precision < 19 and (quotient >= 10**data_type.precision).any():
         return None
@@ -110,6 +110,20 @@ def _mean_of_longs(total: pa.Array, count: pa.Array, data_type: pa.DataType) -> 
     words[:, 0], words[:, 1] = found, found >> 63
     validity = pa.py_buffer(np.packbits(~nulls, bitorder="little")) if nulls.any() else None
     return pa.Array.from_buffers(data_type, len(found), [validity, pa.py_buffer(words)])
+
+
+def _half_up(dividends: np.ndarray, divisors: np.ndarray) -> np.ndarray:
+    """Quotients of whole numbers that are not negative."""
+    quotient, rest = np.divmod(dividends, divisors)
+    return quotient + (rest >= divisors - rest)
+
+
+def _interval_mean(result: Result, columns: list[pa.Array]) -> pa.Array:
+    """Whole microseconds, rounded half up, like Spark's division of a day-time interval."""
+    sums = pc.fill_null(columns[0].cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+    counts = pc.fill_null(columns[1], 0).to_numpy(zero_copy_only=False)
+    quotient = _half_up(np.abs(sums), np.maximum(counts, 1))
+    return pa.array(np.where(sums < 0, -quotient, quotient), mask=counts <= 0).cast(result.type)
 
 
 def _fitting(values: pa.Array, data_type: pa.DataType) -> pa.Array:
@@ -268,6 +282,7 @@ _KINDS: dict[str, Callable[[Result, list[pa.Array]], pa.Array]] = {
     "count": _count,
     "mean": _mean,
     "decimal_mean": _decimal_mean,
+    "interval_mean": _interval_mean,
     "list": _list,
     "size": _size,
     "last_fields": _last_fields,

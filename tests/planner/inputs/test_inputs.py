@@ -99,6 +99,20 @@ def test_a_history_that_lacks_columns_is_refused_with_the_select_to_write(histor
     assert read(history=mended, live=live).dtypes == live.dtypes
 
 
+def test_the_select_to_write_keeps_columns_in_another_case_and_with_dots(history: DataFrame, live: DataFrame) -> None:
+    """A table of Hive's has its names in small letters; nulls in their place would lose its values."""
+    landed = live.select(F.col("k").alias("K"), F.col("v").alias("V"), F.col("ts").alias("event.ts"))
+    stored = history.select("k", F.col("v").cast("string"), F.col("ts").cast("string").alias("event.ts"))
+
+    with pytest.raises(PlanError) as refused:
+        read(history=stored, live=landed)
+
+    select = str(refused.value).partition("give read() the history as ")[2].splitlines()[0]
+    mended = eval(select, {"history": stored, "F": F})
+    assert read(history=mended, live=landed).dtypes == landed.dtypes
+    assert [tuple(row) for row in mended.collect()] == [tuple(row) for row in history.select("k", "v", "ts").collect()]
+
+
 def test_inputs_may_come_through_views(history: DataFrame, live: DataFrame) -> None:
     """By name, by a query without state, one over the other, and with a watermark; state in a query is refused."""
     spark = live.sparkSession
@@ -142,6 +156,23 @@ def test_union_is_by_position_and_union_by_name_by_name(history: DataFrame, live
     assert names(by_position) == ["live-1", "live-2"]
     assert names(by_name) == ["live", "history"]
     assert left.unionAll(left).columns == ["k", "ts"]
+
+
+def test_union_by_name_finds_columns_in_any_case(history: DataFrame, live: DataFrame) -> None:
+    """As Spark does: the names are those of the left side, and its event time is that of the other."""
+    small = history.select(F.col("ts").alias("TS"), F.col("k").alias("K"))
+    spark_columns = history.select("k", "ts").unionByName(small).columns
+    for right in (read(history=small).withWatermark("TS", "1 hour"), small):
+        both = read(live=live.select("k", "ts")).withWatermark("ts", "1 hour").unionByName(right)
+        assert both.columns == spark_columns == ["k", "ts"]
+        assert both._watermark is not None and both._watermark.event_time == "ts"
+        assert [part.frame.columns[:2] for part in both._inputs.parts] == [["k", "ts"]] * 2
+
+
+def test_union_by_name_tells_two_histories_apart(history: DataFrame) -> None:
+    """Both are called history, which would not say who lacks the column."""
+    with pytest.raises(PlanError, match="one side and the other side have different columns: only one side has v"):
+        read(history=history.select("k", "v")).unionByName(read(history=history.select("k")))
 
 
 def test_union_refuses_what_does_not_fit(live: DataFrame) -> None:

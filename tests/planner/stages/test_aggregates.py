@@ -178,6 +178,8 @@ REFUSED: list[tuple[Callable[[], list[Any]], Callable[[], list[Any]], str]] = [
     (lambda: ["k"], lambda: [pandas_mean("v") + F.sum("v")], "is a pandas function over all rows of a group"),
     (lambda: ["k"], lambda: [F.expr("try_sum(DISTINCT v)")], "function try_sum with DISTINCT is not supported"),
     (lambda: ["k"], lambda: [F.expr("try_sum(make_dt_interval(v))")], "try_sum of interval day to second is not"),
+    (lambda: ["k"], lambda: [F.expr("try_avg(make_dt_interval(v))")], "try_avg of interval.*is not.*use avg"),
+    (lambda: ["k"], lambda: [F.avg(F.expr("make_ym_interval(v)"))], "avg of interval year to month is not"),
     (lambda: ["k"], lambda: [F.expr("max_by(v, a, 2)")], "max_by in the order of array<int> is not supported"),
     (
         lambda: ["k"],

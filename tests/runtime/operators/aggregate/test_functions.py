@@ -65,6 +65,7 @@ def aggregates() -> list[Column]:
         F.expr("count(i, t)").alias("n_it"),
         *[F.sum(c).alias(f"sum_{c}") for c in ("i", "l", "s", "f", "d", "m", "w")],
         *[F.avg(c).alias(f"avg_{c}") for c in ("i", "l", "f", "d", "m", "w")],
+        *[F.expr(f"{f}(make_dt_interval(0, 0, i, s / 1000000))").alias(f"{f}_span") for f in ("sum", "avg")],
         *[F.min(c).alias(f"min_{c}") for c in ("i", "s", "f", "d", "m", "t", "y", "b", "da", "ts", "n", "a", "st")],
         *[F.max(c).alias(f"max_{c}") for c in ("i", "s", "f", "d", "m", "t", "y", "b", "da", "ts", "n", "a", "st")],
         *[F.min_by(c, "seq").alias(f"min_by_{c}") for c in ("i", "t", "m", "a", "b", "st", "ts")],
