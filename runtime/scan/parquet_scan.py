@@ -8,7 +8,7 @@ is wrong, or that nothing is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +20,8 @@ from pyarrow import fs
 from .parquet_int96 import PHYSICAL_TYPE as INT96
 from .parquet_int96 import SPARK_VERSION, are_alike, is_of_spark
 
-#: Rows that are worked on at once, without and with texts, of which nobody knows how long they are.
-_BATCH_ROWS, _BATCH_ROWS_OF_TEXT = 1_000_000, 100_000
+#: Rows that are worked on at once, without and with texts; and their bytes, by what a file says of its rows.
+_BATCH_ROWS, _BATCH_ROWS_OF_TEXT, _BATCH_BYTES = 1_000_000, 100_000, 64 << 20
 #: What Spark writes into footers of files whose dates, and times but for those as INT96, are of another calendar.
 _LEGACY_MARK = b"org.apache.spark.legacyDateTime"
 #: Spark's type -> physical type of Parquet and the logical types that mean it.
@@ -153,6 +153,8 @@ class ParquetScan:
         in_all, worked_on = sum(metadata.row_group(i).num_rows for i in groups), 0
         has_text = any(pa.types.is_string(column.type) for column in self.columns)
         rows = at_once or (_BATCH_ROWS_OF_TEXT if has_text else _BATCH_ROWS)
+        row_bytes = sum(_sizes(metadata, groups, names).values()) // in_all
+        rows = max(1, min(rows, _BATCH_BYTES // max(row_bytes, 1)))
         if int96 and not are_alike(source, metadata, int96, groups, rows):
             raise NotTakenError(f"{part.path} has times long ago or far ahead as {INT96} (column {', '.join(int96)})")
         read = file.iter_batches(rows, row_groups=groups, columns=names, use_threads=False)
@@ -181,19 +183,22 @@ def _as(array: pa.ChunkedArray, column: ScanColumn, path: str) -> pa.ChunkedArra
     return array.cast(column.type)
 
 
-def _repeated(metadata: Any, groups: list[int], names: tuple[str, ...]) -> list[str]:
+def _repeated(metadata: Any, groups: list[int], names: Sequence[str]) -> list[str]:
     """Columns that take so few bytes a row that they must be numbers of a dictionary with few values."""
-    if not names:
-        return []
-    rows, sizes = 0, dict.fromkeys(names, 0)
-    for i in groups:
+    rows = sum(metadata.row_group(i).num_rows for i in groups)
+    return [name for name, size in _sizes(metadata, groups, names).items() if size < _REPEATED_BYTES * rows]
+
+
+def _sizes(metadata: Any, groups: list[int], names: Sequence[str]) -> dict[str, int]:
+    """The bytes of some columns in some row groups, as they are encoded."""
+    sizes = dict.fromkeys(names, 0)
+    for i in groups if names else ():
         group = metadata.row_group(i)
-        rows += group.num_rows
         for place in range(group.num_columns):
             column = group.column(place)
             if column.path_in_schema in sizes:
                 sizes[column.path_in_schema] += column.total_uncompressed_size
-    return [name for name, size in sizes.items() if size < _REPEATED_BYTES * rows]
+    return sizes
 
 
 def _row_numbers(metadata: Any, groups: list[int]) -> np.ndarray:
