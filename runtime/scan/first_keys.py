@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from .parquet_scan import NotTakenError
 from .partial_scans import file_parts
 from .scan_keys import keyed
 from .scan_plans import check_source, recognised
@@ -31,12 +32,16 @@ def first_keys(keys: DataFrame, least_rows: int) -> pa.Table:
     found = recognised(counted.select(*counted.columns), {}, "fast")
     partials = replace(found.partials, calls=())
     filesystem, dealt = file_parts(found.uris[:1], 1, found.constants[:1])
-    tables = [pa.table({key.name: pa.array([], pa.null()) for key in partials.keys})]
-    read = 0
+    tables, read = list[pa.Table](), 0
     for part in (part for parts in dealt for part in parts):
         for table in partials.scan.batches(filesystem, part, _BATCH_ROWS):
             tables += [keyed(partials, rows) for rows in partials.computed_of(table)]
             read += table.num_rows
             if read >= _MOST_ROWS or sum(map(len, tables)) >= least_rows:
-                return pa.concat_tables(tables, promote_options="default")
-    return pa.concat_tables(tables, promote_options="default")
+                break
+        else:
+            continue
+        break
+    if not tables:
+        raise NotTakenError("the first rows of the first file have no keys")
+    return pa.concat_tables(tables)

@@ -19,7 +19,20 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DateType,
+    DayTimeIntervalType,
+    MapType,
+    NumericType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    YearMonthIntervalType,
+)
 
 from ...catalyst.spark_expressions import class_name, items
 from ...catalyst.types.arrow_types import arrow_type
@@ -45,8 +58,20 @@ _CASTS = {"date": "text_to_date", "timestamp": "text_to_time"}
 SETTINGS = {"spark.sql.json.enablePartialResults": "true", "spark.sql.columnNameOfCorruptRecord": "_corrupt_record"}
 #: Spark's parser limits how many digits a number has (1,000), how long a name is (50,000) and how deep objects lie in
 #: each other (500).  Shorter texts cannot reach that.
-_SHORT_BYTES, _LONGEST_BYTES, _DIGITS = 500, 50_000, re.compile(r"[0-9]{500}")
+_SHORT_BYTES, _LONGEST_BYTES, _NUMBER = 500, 50_000, re.compile(r"[0-9.eE+-]{500}")
 _SPACE = " \t\r\n"
+#: Where other types are in the schema, Spark's parser may go on in the wrong place (binary, void, variant).
+_OF_SCHEMAS = (
+    *(StringType, BooleanType, NumericType, DateType, TimestampType, TimestampNTZType),
+    *(DayTimeIntervalType, YearMonthIntervalType),
+)
+#: Names that stand in a text in another way.
+_ESCAPED = re.compile(r'["\\\x00-\x1f]')
+#: What its reader says of a text that is cut off; more than it reads of one that is not.
+_TRUNCATED, _PADDING = "Input data was truncated", " " * 8
+#: A text that is cut off within a word or an escape.
+_CUT_WORD = re.compile(r"[\[:,\s](?:t|tr|tru|f|fa|fal|fals|n|nu|nul)\Z")
+_CUT_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
 #: Texts in quotes, of which the last may be cut off, and what opens, closes and names.
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"?|[{}\[\]:]', re.DOTALL)
 
@@ -74,6 +99,9 @@ def json_field(to: Translator, expression: Any, children: list[Any]) -> Value:
     schema = StructType.fromJson(json.loads(str(source.dataType().json())))
     if source.options().size() or set(schema.names) & set(SETTINGS.values()):
         raise not_known(source, "a from_json with options, or with a field for texts that cannot be read")
+    text = to.value(next(items(source.children())))
+    if text.function == "constant" or not _is_read(schema):
+        raise not_known(source, "a from_json of a constant, or with fields of other types")
     fields = tuple(_fields(schema))
     path, data_type = list[str](), DataType()
     inner: Any = schema
@@ -84,29 +112,40 @@ def json_field(to: Translator, expression: Any, children: list[Any]) -> Value:
     if wanted not in fields:
         raise not_known(expression, f"of type {wanted[1]}")
     types = [(str(place), _TYPES[spark_type][1]) for place, (_, spark_type) in enumerate(fields)]
-    text = Value(
-        "from_json", pa.struct(types), to.values(list(items(source.children()))), (fields, tuple(schema.names))
-    )
     place = fields.index(wanted)
-    found = Value("json_field", types[place][1], (text,), (place,))
+    read = Value("from_json", pa.struct(types), (text,), (fields, tuple(schema.names)))
+    found = Value("json_field", types[place][1], (read,), (place,))
     if wanted[1] not in _CASTS:
         return found
     options = (zone_of(source.zoneId()),) if wanted[1] == "timestamp" else ()
     return Value(_CASTS[wanted[1]], arrow_type(data_type), (found,), options)
 
 
+def _is_read(data_type: Any) -> bool:
+    """Whether Spark's parser finds the end of all values of a type."""
+    if isinstance(data_type, ArrayType):
+        return _is_read(data_type.elementType)
+    if isinstance(data_type, MapType):
+        return _is_read(data_type.valueType)
+    if isinstance(data_type, StructType):
+        return all(_is_read(field.dataType) for field in data_type.fields)
+    return isinstance(data_type, _OF_SCHEMAS)
+
+
 def _fields(schema: StructType, path: tuple[str, ...] = ()) -> Iterator[_Field]:
     """The fields that are read, those of objects in objects included.
 
     Raises:
-        NotTakenError: two have the same name.
+        NotTakenError: two have the same name, or one has signs that stand in a text in another way.
     """
-    if len(set(schema.names)) < len(schema.names):
-        raise NotTakenError(f"from_json of two fields with the same name, of {', '.join(schema.names)}")
+    if len(set(schema.names)) < len(schema.names) or any(map(_ESCAPED.search, schema.names)):
+        raise NotTakenError(f"from_json of fields with names that are read in another way: {', '.join(schema.names)}")
     for field in schema.fields:
+        if field.metadata:  # texts of limited length have some, and so have default values
+            continue
         if isinstance(field.dataType, StructType):
             yield from _fields(field.dataType, (*path, field.name))
-        elif field.dataType.simpleString() in _TYPES and not field.metadata:  # texts of limited length have some
+        elif field.dataType.simpleString() in _TYPES:
             yield (*path, field.name), field.dataType.simpleString()
 
 
@@ -146,7 +185,7 @@ def _from_json(value: Value, texts: pa.Array) -> pa.Array:
         try:
             rows.append(decode(line))
         except msgspec.DecodeError as error:
-            if not _has_no_field(line, str(error), names):
+            if not _has_no_field(line, str(error), decoder, names):
                 raise NotTakenError(f"from_json of a text that only Spark reads: {error}") from error
             rows.append(nothing)
     columns = [_column(rows, way, field.type) for way, field in zip(members, value.type, strict=True)]
@@ -159,30 +198,50 @@ def _checked(texts: pa.Array, lines: list[str | None]) -> Sequence[str | None]:
     Raises:
         NotTakenError: one may be more than Spark's parser reads.
     """
-    long = pc.greater_equal(pc.binary_length(texts), _SHORT_BYTES)
-    for place in np.flatnonzero(long.fill_null(False).to_numpy(zero_copy_only=False)).tolist():
+    lengths = pc.binary_length(texts).fill_null(0).to_numpy(zero_copy_only=False)
+    for place in np.flatnonzero(lengths >= _SHORT_BYTES).tolist():
         line = str(lines[place])
         deep = line.count("[") + line.count("{")
-        if len(line) > _LONGEST_BYTES or deep >= _SHORT_BYTES or _DIGITS.search(line):
+        if lengths[place] > _LONGEST_BYTES or deep >= _SHORT_BYTES or _NUMBER.search(line):
             raise NotTakenError("from_json of a text with long numbers or names, or with many objects")
     return lines
 
 
-def _has_no_field(line: str, error: str, names: Sequence[str]) -> bool:
+def _has_no_field(line: str, error: str, decoder: msgspec.json.Decoder[Any], names: Sequence[str]) -> bool:
     """Whether no field of a text that is not JSON has a value in Spark.
 
     Args:
         line: the text.
         error: what its reader says.
+        decoder: its reader.
         names: of the schema's fields.
     """
-    # Halves of letters look like an end, too.
-    is_cut_off = error == "Input data was truncated" and "\\ud" not in line.lower()
-    if is_cut_off or error.endswith(f"invalid number (byte {len(line.encode())})"):
-        around, name = _place_at_end(line)
-        return "{" not in around[1:] or name not in names
     first = line.lstrip(_SPACE)[:1]
-    return first.isascii() and first not in "{["
+    if not first.isascii() or first == "[":
+        return False
+    if first != "{":
+        return True
+    is_plain = error.endswith(f"invalid number (byte {len(line.encode())})")
+    if error == _TRUNCATED and "\\ud" not in line.lower():  # halves of letters look like an end, too
+        # What is wrong so near to the end that the reader wants more letters is not cut off.
+        is_plain = _error_of(line + _PADDING, decoder) == _TRUNCATED
+        if not is_plain and not _CUT_WORD.search(line) and not _CUT_ESCAPE.search(line):
+            return False
+    elif not is_plain:
+        return False
+    try:
+        around, name = _place_at_end(line)
+    except ValueError:  # a name is not JSON
+        return False
+    return name not in names or (is_plain and "{" not in around[1:]) or len(around) == 1
+
+
+def _error_of(line: str, decoder: msgspec.json.Decoder[Any]) -> str:
+    try:
+        decoder.decode(line)
+    except msgspec.DecodeError as error:
+        return str(error)
+    return ""
 
 
 def _place_at_end(line: str) -> tuple[str, str]:

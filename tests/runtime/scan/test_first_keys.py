@@ -70,14 +70,14 @@ def test_no_more_is_read_than_is_enough(files: DataFrame, monkeypatch: pytest.Mo
 
 
 def test_of_what_only_spark_reads_it_says_so(files: DataFrame, spark: SparkSession, tmp_path: Path) -> None:
-    """Rows that are no files', a union, and files that are gone."""
+    """Rows that are no files', a union, files that are gone, and files of which a filter lets no first rows through."""
     gone = tmp_path / "gone"
     files.write.parquet(str(gone))
     of_gone = spark.read.parquet(str(gone)).select(F.col("id").alias("__g0"))
     for file in gone.glob("*.parquet"):
         file.unlink()
     keys = files.select(F.col("id").alias("__g0"))
-    for others in (spark.range(3).select(F.col("id").alias("__g0")), keys.union(keys), of_gone):
+    for others in (spark.range(3).select(F.col("id").alias("__g0")), keys.union(keys), of_gone, keys.where("__g0 < 0")):
         with pytest.raises(NotTakenError):
             first_keys(others, 10)
 

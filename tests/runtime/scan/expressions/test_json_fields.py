@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from functools import reduce
@@ -70,6 +71,9 @@ TAKEN = [
     "'x'",
     "}",
     "a{",
+    '{"id": 1, "other": [1, tru',
+    '{"id": 1, "kind": "a\\',
+    '{"id": 1, "kind": "a\\u00',
     '{"id": 1, "kind": "' + "x" * 600 + '"}',
 ]
 #: What is Spark's, whatever it gives.
@@ -77,6 +81,15 @@ LEFT = [
     '{"id": 1, "user": {"id": 5, "name": {"first": "cut',
     '{"id": 1, "user": {"id": 5, "x":',
     '{"id": 1, "tags": [{"a":',
+    # Wrong so near to the end that it looks cut off.
+    '{"id": 1, "tags": [f]}',
+    '{"id": 1, "tags": [n',
+    '{"user": {"id": 1, "tags": [f]}}',
+    '{"user": {"id": 2, "name": {"first": f}}',
+    '{"\\u":1',
+    '{"id":1,"\\ux":',
+    '{"id": 1, "x": ' + "1" * 300 + "." + "9" * 300 + "e400}",
+    '{"id": 1, "' + "😀" * 20_000 + '": 1}',
     '{"user": 5}',
     '{"user": []}',
     '{"user": ""}',
@@ -238,20 +251,35 @@ def test_generated_texts_have_sparks_fields(spark: SparkSession, tmp_path: Path)
     run()
 
 
-@pytest.mark.parametrize(
-    ("schema", "field"),
-    [
-        (SCHEMA, "tags"),
-        (SCHEMA, "user.tags"),
-        ("id bigint, _corrupt_record string", "id"),
-        ("small tinyint", "small"),
-        ("a struct<x: int>, b int, a int", "b"),
-    ],
-)
+OTHERS = [
+    (SCHEMA, "tags"),
+    (SCHEMA, "user.tags"),
+    ("id bigint, _corrupt_record string", "id"),
+    ("small tinyint", "small"),
+    ("a struct<x: int>, b int, a int", "b"),
+    ('`a"b` int, id bigint', "id"),
+    ("id bigint, x binary", "id"),
+    ("id bigint, x array<struct<y: binary>>", "id"),
+    ("id bigint, x map<string, variant>", "id"),
+    ("user struct<id: bigint, x: void>", "user.id"),
+]
+
+
+@pytest.mark.parametrize(("schema", "field"), OTHERS)
 def test_other_fields_are_sparks(spark: SparkSession, schema: str, field: str) -> None:
-    """Those of other types, and those of texts where Spark has to say what it could not read."""
+    """Those of other types, and those of texts where Spark has to say what it could not read, or reads on elsewhere."""
     with pytest.raises(NotTakenError):
         value_of(spark.createDataFrame([("{}",)], "line string"), field, schema)
+
+
+def test_constants_are_sparks(spark: SparkSession) -> None:
+    """It computes them once."""
+    frame = spark.createDataFrame([("{}",)], "line string")
+    for sql in ("'{\"id\": 1}'", "CAST(NULL AS STRING)", "lower('{}')"):
+        plan = analyzed(frame.selectExpr(f"from_json({sql}, 'id bigint').id"))
+        with contextlib.suppress(NotTakenError):
+            value = translator(str).value(without_alias(next(items(plan.projectList()))))
+            assert "from_json" not in value.functions
 
 
 def test_options_and_settings_of_json_are_sparks(spark: SparkSession, tmp_path: Path) -> None:
