@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -29,19 +30,16 @@ def first_keys(keys: DataFrame, least_rows: int) -> pa.Table:
     """
     check_source(keys)
     counted = keys.groupBy(*keys.columns).agg(F.count("*").alias("__rows"))
-    found = recognised(counted.select(*counted.columns), {}, "fast")
-    partials = replace(found.partials, calls=())
-    filesystem, dealt = file_parts(found.uris[:1], 1, found.constants[:1])
-    tables, read = list[pa.Table](), 0
-    for part in (part for parts in dealt for part in parts):
-        for table in partials.scan.batches(filesystem, part, _BATCH_ROWS):
-            tables += [keyed(partials, rows) for rows in partials.computed_of(table)]
-            read += table.num_rows
-            if read >= _MOST_ROWS or sum(map(len, tables)) >= least_rows:
-                break
-        else:
-            continue
-        break
-    if not tables:
+    scan = recognised(counted.select(*counted.columns), {}, "fast")
+    partials = replace(scan.partials, calls=())
+    filesystem, dealt = file_parts(scan.uris[:1], 1, scan.constants[:1])
+    read, found = 0, list[pa.Table]()
+    parts = chain.from_iterable(dealt)
+    for table in chain.from_iterable(partials.scan.batches(filesystem, part, _BATCH_ROWS) for part in parts):
+        found += [keyed(partials, rows) for rows in partials.computed_of(table)]
+        read += table.num_rows
+        if read >= _MOST_ROWS or sum(map(len, found)) >= least_rows:
+            break
+    if not found:
         raise NotTakenError("the first rows of the first file have no keys")
-    return pa.concat_tables(tables)
+    return pa.concat_tables(found)
