@@ -22,7 +22,6 @@ import pyarrow.compute as pc
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
-    DataType,
     DateType,
     DayTimeIntervalType,
     MapType,
@@ -60,8 +59,8 @@ SETTINGS = {"spark.sql.json.enablePartialResults": "true", "spark.sql.columnName
 #: each other (500).  Shorter texts cannot reach that.
 _SHORT_BYTES, _LONGEST_BYTES, _NUMBER = 500, 50_000, re.compile(r"[0-9.eE+-]{500}")
 _SPACE = " \t\r\n"
-#: Where other types are in the schema, Spark's parser may go on in the wrong place (binary, void, variant).
-_OF_SCHEMAS = (
+#: Types of fields.  Behind a value of another one (binary, void, variant) Spark's parser may go on in the wrong place.
+_FIELD_TYPES = (
     *(StringType, BooleanType, NumericType, DateType, TimestampType, TimestampNTZType),
     *(DayTimeIntervalType, YearMonthIntervalType),
 )
@@ -100,14 +99,14 @@ def json_field(to: Translator, expression: Any, children: list[Any]) -> Value:
     if source.options().size() or set(schema.names) & set(SETTINGS.values()):
         raise not_known(source, "a from_json with options, or with a field for texts that cannot be read")
     text = to.value(next(items(source.children())))
-    if text.function == "constant" or not _is_read(schema):
+    if text.function == "constant" or not _has_known_types(schema):
         raise not_known(source, "a from_json of a constant, or with fields of other types")
     fields = tuple(_fields(schema))
-    path, data_type = list[str](), DataType()
-    inner: Any = schema
+    path: list[str] = []
+    data_type: Any = schema
     for ordinal in ordinals:
-        path.append(inner.fields[ordinal].name)
-        inner = data_type = inner.fields[ordinal].dataType
+        path.append(data_type.fields[ordinal].name)
+        data_type = data_type.fields[ordinal].dataType
     wanted = tuple(path), data_type.simpleString()
     if wanted not in fields:
         raise not_known(expression, f"of type {wanted[1]}")
@@ -121,15 +120,15 @@ def json_field(to: Translator, expression: Any, children: list[Any]) -> Value:
     return Value(_CASTS[wanted[1]], arrow_type(data_type), (found,), options)
 
 
-def _is_read(data_type: Any) -> bool:
+def _has_known_types(data_type: Any) -> bool:
     """Whether Spark's parser finds the end of all values of a type."""
     if isinstance(data_type, ArrayType):
-        return _is_read(data_type.elementType)
+        return _has_known_types(data_type.elementType)
     if isinstance(data_type, MapType):
-        return _is_read(data_type.valueType)
+        return _has_known_types(data_type.valueType)
     if isinstance(data_type, StructType):
-        return all(_is_read(field.dataType) for field in data_type.fields)
-    return isinstance(data_type, _OF_SCHEMAS)
+        return all(_has_known_types(field.dataType) for field in data_type.fields)
+    return isinstance(data_type, _FIELD_TYPES)
 
 
 def _fields(schema: StructType, path: tuple[str, ...] = ()) -> Iterator[_Field]:
@@ -178,7 +177,8 @@ def _from_json(value: Value, texts: pa.Array) -> pa.Array:
         lines = texts.to_pylist()
     except UnicodeDecodeError as error:
         raise NotTakenError(f"from_json of a text that is not UTF-8: {error}") from error
-    for line in _checked(texts, lines):
+    _check_limits(texts, lines)
+    for line in lines:
         if line is None:
             rows.append(nothing)
             continue
@@ -192,19 +192,14 @@ def _from_json(value: Value, texts: pa.Array) -> pa.Array:
     return pa.StructArray.from_arrays(columns, fields=list(value.type))
 
 
-def _checked(texts: pa.Array, lines: list[str | None]) -> Sequence[str | None]:
-    """The texts.
-
-    Raises:
-        NotTakenError: one may be more than Spark's parser reads.
-    """
+def _check_limits(texts: pa.Array, lines: list[str | None]) -> None:
+    """Raise if a text may be more than Spark's parser reads."""
     lengths = pc.binary_length(texts).fill_null(0).to_numpy(zero_copy_only=False)
     for place in np.flatnonzero(lengths >= _SHORT_BYTES).tolist():
         line = str(lines[place])
         deep = line.count("[") + line.count("{")
         if lengths[place] > _LONGEST_BYTES or deep >= _SHORT_BYTES or _NUMBER.search(line):
             raise NotTakenError("from_json of a text with long numbers or names, or with many objects")
-    return lines
 
 
 def _has_no_field(line: str, error: str, decoder: msgspec.json.Decoder[Any], names: Sequence[str]) -> bool:
@@ -221,19 +216,20 @@ def _has_no_field(line: str, error: str, decoder: msgspec.json.Decoder[Any], nam
         return False
     if first != "{":
         return True
-    is_plain = error.endswith(f"invalid number (byte {len(line.encode())})")
+    # Whether it is cut off elsewhere than in a word or an escape.
+    is_outside_words = error.endswith(f"invalid number (byte {len(line.encode())})")
     if error == _TRUNCATED and "\\ud" not in line.lower():  # halves of letters look like an end, too
         # What is wrong so near to the end that the reader wants more letters is not cut off.
-        is_plain = _error_of(line + _PADDING, decoder) == _TRUNCATED
-        if not is_plain and not _CUT_WORD.search(line) and not _CUT_ESCAPE.search(line):
+        is_outside_words = _error_of(line + _PADDING, decoder) == _TRUNCATED
+        if not is_outside_words and not _CUT_WORD.search(line) and not _CUT_ESCAPE.search(line):
             return False
-    elif not is_plain:
+    elif not is_outside_words:
         return False
     try:
         around, name = _place_at_end(line)
     except ValueError:  # a name is not JSON
         return False
-    return name not in names or (is_plain and "{" not in around[1:]) or len(around) == 1
+    return name not in names or (is_outside_words and "{" not in around[1:]) or len(around) == 1
 
 
 def _error_of(line: str, decoder: msgspec.json.Decoder[Any]) -> str:
