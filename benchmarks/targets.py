@@ -170,9 +170,10 @@ TARGETS = (
         for start, how, limit in (("", "", 0.95), ("fresh-", ", fresh process", 0.85))
     ),
     *(
-        Target(f"generated-jobs-{keys}", f"generated aggregate jobs, {keys:,} keys: share of which auto has 0.95 of"
-               " engine=spark's speed at least", "at least", 1, "")
+        Target(f"generated-jobs-{keys}-keys-{times}", f"generated aggregate jobs, {keys:,} keys, {times} x the rows: share"
+               " of which auto has 0.95 of engine=spark's speed at least", "at least", 1, "")
         for keys in (100, 100_000)
+        for times in (1, 2, 4)
     ),
     *(
         Target(f"rows-{job}-{start}", f"backlog of rows, {job}, {start}: speed against plain", "at least", limit, "x")

@@ -28,6 +28,8 @@ from pyspark.sql import DataFrame, SparkSession
 from race import ratio
 
 AUTO, SPARK = "auto", "spark"
+#: How many times ``generated_rows`` the sizes are, and the numbers of keys: each pair has a share of the jobs.
+TIMES, KEYS = (1, 2, 4), (100, 100_000)
 #: What each is to have of the other's speed, and how often a job that has less is looked at.
 _LEAST, _LOOKS = 0.95, 3
 _FILES = 4
@@ -99,24 +101,27 @@ def _takes_engine(job: Any, history: DataFrame, folder: Path) -> bool:
     return str(plan.phases[0].details.get("engine")).startswith("arrow")
 
 
-@pytest.mark.parametrize("keys", [100, 100_000])
-def test_generated_jobs(benchmark: Any, spark: SparkSession, bench: Any, keys: int) -> None:
+@pytest.mark.parametrize("times", TIMES)
+@pytest.mark.parametrize("keys", KEYS)
+def test_generated_jobs(benchmark: Any, spark: SparkSession, bench: Any, keys: int, times: int) -> None:
     """Both in turn, job by job, in a warm JVM; a job that seems slower is looked at again, as noise would have it."""
-    rows, count = bench.sizes.generated_rows, bench.sizes.generated_jobs
-    title = f"Generated aggregate jobs by engine: {count} jobs, {rows:,} rows, {keys:,} keys, seed {_SEED}"
-    begun = bench.begin(f"generated-jobs-{keys}", title, rows=rows, jobs=count)
     module = _generated()
-    history = spark.read.schema(module.SCHEMA).parquet(*files(rows, keys))
+    place, cells = KEYS.index(keys) * len(TIMES) + TIMES.index(times), len(KEYS) * len(TIMES)
+    jobs = module.generated_jobs(_SEED, bench.sizes.generated_jobs)[place::cells]
+    few_rows, rows, count = bench.sizes.generated_rows, times * bench.sizes.generated_rows, len(jobs)
+    name = f"generated-jobs-{keys}-keys-{times}"
+    title = f"Generated aggregate jobs by engine: {count} jobs, {rows:,} rows, {keys:,} keys, seed {_SEED}"
+    begun = bench.begin(name, title, rows=rows, jobs=count)
+    fewer, history = (spark.read.schema(module.SCHEMA).parquet(*files(each, keys)) for each in (few_rows, rows))
     seconds: dict[str, list[float]] = {AUTO: [], SPARK: []}
     cpu_seconds: dict[str, list[float]] = {AUTO: [], SPARK: []}
     slower: list[str] = []
-    jobs = module.generated_jobs(_SEED, count)
 
-    def timed(job: Any, engine: str) -> tuple[float, float]:
+    def timed(job: Any, engine: str, of: DataFrame = history) -> tuple[float, float]:
         """Seconds, and CPU-seconds."""
         with bench.scratch() as folder:
             used_s, started = cpu_s(os.getpid()), time.perf_counter()
-            _writer(job, history, engine, folder).start().awaitTermination()
+            _writer(job, of, engine, folder).start().awaitTermination()
             return time.perf_counter() - started, cpu_s(os.getpid()) - used_s
 
     def all_jobs() -> None:
@@ -124,7 +129,8 @@ def test_generated_jobs(benchmark: Any, spark: SparkSession, bench: Any, keys: i
             with bench.scratch() as folder:
                 if not _takes_engine(job, history, folder):
                     continue
-            timed(job, AUTO), timed(job, SPARK)
+            # Spark compiles its code anew for each job: that is no matter of the number of rows.
+            timed(job, AUTO, fewer), timed(job, SPARK, fewer)
             found: dict[str, list[float]] = {AUTO: [], SPARK: []}
             used: dict[str, list[float]] = {AUTO: [], SPARK: []}
             for _ in range(_LOOKS):
@@ -153,6 +159,6 @@ def test_generated_jobs(benchmark: Any, spark: SparkSession, bench: Any, keys: i
         seconds=seconds if taken else {},
         cpu_s=cpu_seconds if taken else {},
         baselines=(SPARK,),
-        findings={f"generated-jobs-{keys}": 1 - len(slower) / taken} if taken else {},
+        findings={name: 1 - len(slower) / taken} if taken else {},
         notes=(f"auto takes {taken} of {count}, {len(slower)} of them below {_LEAST} x spark", spread, *slower),
     )
