@@ -7,7 +7,7 @@ from typing import Any
 from ...runtime.metrics.event_descriptions import in_ms
 from ...runtime.metrics.events.event_parts import Latencies
 from ...runtime.metrics.status import JobStatus, Limits
-from ...runtime.metrics.units import size, time_to_go
+from ...runtime.metrics.units import percent, size, time_to_go
 from .console import age, moment_text, option_duration_ms, print_facts, print_table
 
 #: Exit codes besides those of all commands.
@@ -166,7 +166,7 @@ def show_status(found: dict[str, Any]) -> None:
     if found["phase"] is not None:
         facts.append(("phase", found["phase"]))
     if backlog is not None:
-        part = "" if backlog["fraction"] is None else f"{backlog['fraction']:.0%}, "
+        part = "" if backlog["fraction"] is None else f"{percent(backlog['fraction'])}, "
         left = time_to_go(backlog["etaSeconds"], *(backlog["etaRangeSeconds"] or (None, None)))
         eta = "" if left is None else f", {left} to go"
         facts.append(("backlog", f"{part}{backlog['rows']:,} rows, {backlog['rowsPerSecond']:,.0f} rows/s{eta}"))

@@ -26,7 +26,7 @@ from .events.events import (
     ShardsRescaled,
     SourceChanged,
 )
-from .units import rescaled, size, time_to_go, whole
+from .units import percent, rescaled, size, time_to_go, whole
 
 _PHASES = {
     "backlog": "the backlog: one sorted pass, a key at a time",
@@ -91,7 +91,7 @@ def _(it: Noted) -> Description:
 
 @description_of.register
 def _(it: BacklogProgressed) -> Description:
-    done = "" if it.fraction is None else f"{it.fraction:.0%}, "
+    done = "" if it.fraction is None else f"{percent(it.fraction)}, "
     time_left = time_to_go(it.eta_s, it.eta_low_s, it.eta_high_s)
     left = "" if time_left is None else f", {time_left} left"
     speed = f"{whole(it.rows)} rows, {whole(it.rows_per_second)} rows/s"

@@ -16,6 +16,7 @@ from ..storage.filesystem import resolve
 from .events.event_reader import HistoryTail
 from .events.events import CheckpointCompleted, EpochApplied
 from .run_records import RunRecord, runs_of
+from .units import lasting
 
 
 @dataclass(frozen=True)
@@ -102,24 +103,24 @@ class JobStatus:
             return []
         found = []
         if self.standing.is_silent:
-            found.append(f"its process is there, but has given no sign of life for {_s(self.standing.silent_ms or 0)}")
+            silent = lasting(self.standing.silent_ms or 0)
+            found.append(f"its process is there, but has given no sign of life for {silent}")
         run = self.run if self.is_of_the_log else None
         if run is None or run.is_paused:  # who is told to stand still does
             return found
         if limits.silence_ms is not None and self.at_ms - run.progressed_ms > limits.silence_ms:
-            found.append(
-                f"it has not got on for {_s(self.at_ms - run.progressed_ms)}, {_s(limits.silence_ms)} are allowed"
-            )
+            still = lasting(self.at_ms - run.progressed_ms)
+            found.append(f"it has not got on for {still}, {lasting(limits.silence_ms)} are allowed")
         found += [f"the live folder {folder} is gone, no files are found there" for folder in run.folders_gone]
         unsaved_ms = 0 if run.unsaved_since_ms is None else self.at_ms - run.unsaved_since_ms
         if limits.checkpoint_age_ms is not None and unsaved_ms > limits.checkpoint_age_ms:
-            allowed = _s(limits.checkpoint_age_ms)
-            found.append(f"an epoch has waited {_s(unsaved_ms)} for a checkpoint, {allowed} are allowed")
+            allowed = lasting(limits.checkpoint_age_ms)
+            found.append(f"an epoch has waited {lasting(unsaved_ms)} for a checkpoint, {allowed} are allowed")
         for source in self.sources():
             lag_ms, waiting = source["watermarkLagMs"], source["waitingMessages"]
             is_live = not (source["isBacklog"] or source["isIdle"] or source["finished"])
             if limits.lag_ms is not None and is_live and lag_ms is not None and lag_ms > limits.lag_ms:
-                found.append(f"source {source['name']} lags by {_s(lag_ms)}, {_s(limits.lag_ms)} are allowed")
+                found.append(f"source {source['name']} lags by {lasting(lag_ms)}, {lasting(limits.lag_ms)} are allowed")
             if limits.waiting_messages is not None and (waiting or 0) > limits.waiting_messages:
                 found.append(
                     f"{waiting} messages wait at source {source['name']}, {limits.waiting_messages} are allowed"
@@ -155,10 +156,6 @@ class JobStatus:
     @property
     def _inputs(self) -> tuple[Any, ...]:
         return () if self.run is None or self.run.began is None else self.run.began.inputs
-
-
-def _s(ms: int) -> str:
-    return f"{ms / 1000:.0f} s"
 
 
 def status_of(location: str) -> JobStatus:

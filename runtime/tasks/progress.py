@@ -15,8 +15,10 @@ from pyarrow import fs
 SCAN = "scan-"
 #: How often a task reports its row count while a sorted pass runs.
 _REPORT_EVERY_S = 0.5
-#: So many rows at most are handed to the operator between two counts.
-_MOST_ROWS = 1 << 18
+#: So many rows at most are handed to the operator between two counts, and so many at first.
+_MOST_ROWS, _FIRST_ROWS = 1 << 18, 64
+#: The next piece has at most so many times the rows of the one before.
+_GROWTH = 4
 
 
 class TaskProgress:
@@ -49,13 +51,26 @@ class TaskProgress:
         self.write()
 
     def processing(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same rows, counted as those that the operator is done with."""
+        """The same rows, counted as those that the operator is done with.
+
+        A shard may come as one batch, and a user's code may take a second for a row: pieces get as many rows as the
+        operator processes between two reports. Health checks take a job for stalled that reports no rows.
+        """
+        most = _FIRST_ROWS
         for batch in batches:
-            # A shard may come as one batch, of which nothing would be told before its end.
-            for start in range(0, max(batch.num_rows, 1), _MOST_ROWS):
-                piece = batch.slice(start, _MOST_ROWS)
+            start = 0
+            while True:
+                piece = batch.slice(start, most)
+                start += piece.num_rows
+                began_at = time.monotonic()
                 yield piece
+                took_s = time.monotonic() - began_at
                 self._count("rows", piece)
+                if piece.num_rows:
+                    by_time = int(piece.num_rows * _REPORT_EVERY_S / max(took_s, 1e-6))
+                    most = min(max(by_time, 1), most * _GROWTH, _MOST_ROWS)
+                if start >= batch.num_rows:
+                    break
 
     def processed(self, batch: pa.RecordBatch) -> None:
         """The operator is done with these rows."""

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -137,6 +137,32 @@ def test_rows_of_all_tasks_are_summed(backlog: BacklogProgress) -> None:
     seen = backlog.snapshot()
     assert (seen["rowsRead"], seen["rows"], seen["shardsDone"], seen["spilledBytes"]) == (8, 5, 1, 99)
     assert 0.3 < seen["fraction"] < 0.7
+
+
+@pytest.mark.parametrize("seconds_per_row", [0.15, 2.0])
+def test_slow_operators_report_rows_long_before_the_end_of_a_batch(
+    backlog: BacklogProgress, monkeypatch: pytest.MonkeyPatch, seconds_per_row: float
+) -> None:
+    """A user's code that takes its time for each row gets few rows between two reports."""
+    now_s = [100.0]
+    monkeypatch.setattr("mixedmode.runtime.tasks.progress.time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    backlog.begin(total_rows=1000, shards=1)
+    one = task(backlog, "1")
+    reported: list[int] = []
+    for piece in one.processing(one.reading(iter(batches(1000)))):
+        reported.append(backlog.snapshot()["rows"])
+        now_s[0] += piece.num_rows * seconds_per_row
+    steps = [after - before for before, after in pairwise(reported)]
+    assert steps[0] == 64
+    assert max(steps[1:]) * seconds_per_row <= max(1.0, seconds_per_row)
+
+
+def test_fast_operators_get_large_pieces_in_which_no_row_is_lost(backlog: BacklogProgress) -> None:
+    """The pieces grow at once, across batches, and an empty batch is handed on as it is."""
+    one = task(backlog, "1")
+    pieces = [piece.num_rows for piece in one.processing(iter(batches(0, 600_000, 400_000)))]
+    assert (pieces[0], sum(pieces)) == (0, 1_000_000)
+    assert len(pieces) <= 12
 
 
 def test_partial_rows_count_as_what_they_stand_for(backlog: BacklogProgress) -> None:
