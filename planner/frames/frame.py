@@ -139,9 +139,10 @@ class MixedFrame(ColumnAccess, KeyedMethods, ViewedFrame):
             totals.orderBy(F.desc("spent"))
 
         Raises:
-            PlanError: there is no keyed stage before it.
+            PlanError: there is no keyed stage before it, or a column is gone.
         """
-        ordered = self._inputs.arranged("orderBy", lambda frame: frame.orderBy(*cols, **kwargs))
+        with columns_explained("orderBy"):
+            ordered = self._inputs.arranged("orderBy", lambda frame: frame.orderBy(*cols, **kwargs))
         return MixedFrame(ordered, self._watermark)
 
     sort = orderBy

@@ -27,6 +27,7 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
+    YearMonthIntervalType,
 )
 
 from ...errors import PlanError
@@ -225,6 +226,8 @@ def _unordered(data_type: DataType) -> str | None:
         return next((found for field in data_type.fields if (found := _unordered(field.dataType))), None)
     if isinstance(data_type, _ORDERED_TYPES):
         return None
+    if isinstance(data_type, YearMonthIntervalType):
+        return f"{data_type.simpleString()} cannot cross into Python"  # PySpark has no values of it
     return f"{data_type.simpleString()} has no order"
 
 

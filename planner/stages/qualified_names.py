@@ -58,7 +58,8 @@ class QualifiedNames:
         qualifiers = list(map(qualifier_of, [*attributes, *hidden]))
         fold = column_fold(rows.inputs.spark)
         names = _distinct(given, [str(one.name()) for one in hidden], qualifiers, fold)
-        if names == given and not any(qualifiers):
+        # Users may take a static frame's columns from that frame (``customers["segment"]``): those are called by ids.
+        if names == given and not any(qualifiers) and not rows.inputs.static_ids:
             return cls(rows, rows, None)
         ids = [one.exprId().id() for one in [*attributes, *hidden]]
         known = dict(zip(ids, names, strict=True))

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from ....runtime.catalyst.spark_expressions import as_column, class_name, items, without_alias
 from ....runtime.catalyst.types.spark_durations import window_us
@@ -24,9 +25,14 @@ def sliding_window(template: DataFrame, logical: Any, windows: tuple[int, ...]) 
             continue
         length_us, slide_us = (window_us(template.sparkSession, str(argument.value())) for argument in arguments[1:3])
         if slide_us < length_us:
-            time = as_column(template.sparkSession, arguments[0])
+            time = _time(template, as_column(template.sparkSession, arguments[0]))
             return SlidingWindow(place, time, slide_us, length_us, _pane(time, arguments, length_us, slide_us))
     return None
+
+
+def _time(template: DataFrame, given: Column) -> Column:
+    """The time whose windows they are; of an earlier window its last instant, as Spark takes it."""
+    return F.window_time(given) if isinstance(template.select(given).schema[0].dataType, StructType) else given
 
 
 def _pane(time: Column, arguments: Sequence[Any], length_us: int, slide_us: int) -> Column | None:

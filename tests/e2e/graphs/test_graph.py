@@ -369,3 +369,26 @@ def test_rows_that_are_emitted_at_once_are_in_order_behind(world: World) -> None
     seen = {(key, value, support.at_ms(seconds - 120)) for key, seconds, value in events}
     timers = {(key, None, at_ms + 7 * 60_000) for key, _, at_ms in seen}
     assert world.results() == sorted([*seen, *timers], key=repr)
+
+
+def test_overlapping_windows_over_an_earlier_window_are_those_of_a_batch(world: World) -> None:
+    """As Spark takes it, the time of an earlier window is its last instant: F.window("window", …) = F.window_time."""
+
+    def job(rows: Any) -> Any:
+        minutes = rows.groupBy("key", F.window("ts", "5 minutes")).agg(F.sum("value").alias("v"))
+        return minutes.groupBy(F.window("window", "1 hour", "20 minutes")).agg(F.max("v").alias("v"), F.count("*"))
+
+    parts, last = by_time(EVENTS, 2), EVENTS[-1][1]
+    frame = mixedmode.read(history=world.history(parts[0]), live=world.live()).withWatermark("ts", "1 hour")
+    query = world.start(job(frame))
+    world.feed(query, parts[1], [("flush", last + 40_000, 0)], [("flush", last + 40_000, 1)])
+    query.stop()
+    rows = [(key, support.at(seconds), value) for key, seconds, value in EVENTS]
+    expected = job(world.spark.createDataFrame(rows, support.ROW_SCHEMA)).collect()
+    windows = [
+        ({name: time.replace(tzinfo=timezone.utc) for name, time in row[0].asDict().items()}, *row[1:])
+        for row in expected
+    ]
+    assert [row for row in world.output() if row[0]["start"] <= max(one[0]["start"] for one in windows)] == sorted(
+        windows, key=repr
+    )

@@ -123,3 +123,34 @@ def test_groups_behind_a_join_have_sparks_names(stock: Sides) -> None:
     assert sets.columns == ["k", "x", "n"]
     with pytest.raises(PlanError, match="transformWithState is called on has several columns named k, ts, x"):
         named.groupBy("l.k").transformWithState(None, "k string", "append", "eventTime")  # type: ignore[arg-type]
+
+
+def test_groups_behind_a_static_join_take_columns_of_the_static_frame(spark: SparkSession, stock: Sides) -> None:
+    """Keys, aggregates and conditions by the static frame's columns, also if the rows have one of that name."""
+    static = spark.createDataFrame([("a", "gold", 1)], "k string, `seg ment` string, x int")
+
+    def job(rows: Any) -> list[Any]:
+        tall = rows.withWatermark("ts", "10 minutes").join(static, rows["k"] == static["k"], "left")
+        alone = rows.join(static.select(static["k"].alias("id"), "seg ment"), F.expr("k = id")).where(
+            static["seg ment"] == "gold"
+        )
+        return [
+            tall.groupBy(F.window("ts", "1 hour"), static["seg ment"]).agg(F.max(static["x"]), F.sum(rows["x"])),
+            tall.groupBy(static["k"], F.upper(static["seg ment"])).agg(F.count(rows["k"]).alias("n")),
+            alone.groupBy(static["seg ment"]).agg(F.min(static["seg ment"])),
+            alone.groupBy(static["seg ment"]).agg({"seg ment": "max"}),
+        ]
+
+    for ours, theirs in zip(job(read(live=stock[0])), job(stock[0]), strict=True):
+        assert [(f.name, f.dataType) for f in ours.schema.fields] == [
+            (f.name, f.dataType) for f in theirs.schema.fields
+        ]
+
+
+def test_an_order_by_a_column_that_is_gone_says_so(spark: SparkSession, stock: Sides) -> None:
+    """Behind an aggregate the columns of a static frame are those of the result, called by their names."""
+    static = spark.createDataFrame([("a", "gold")], "id string, segment string")
+    counts = read(live=stock[0]).join(static, F.expr("k = id")).groupBy(static["segment"]).count()
+    with pytest.raises(PlanError, match='orderBy: column "segment" was taken from a frame, and is not among'):
+        counts.orderBy(static["segment"])
+    assert counts.orderBy("segment").columns == ["segment", "count"]

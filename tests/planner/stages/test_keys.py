@@ -134,6 +134,7 @@ def test_floats_in_keys_are_normalised(spark: SparkSession) -> None:
         ("variant", "not an orderable data type"),
         (lambda: F.collate("k", "UTF8_LCASE"), "collation UTF8_LCASE makes different strings equal"),
         (lambda: F.lit(None).alias("n"), "void has no order"),
+        (lambda: F.expr("INTERVAL '5' MONTH").alias("m"), "interval month cannot cross into Python"),
         (0, "ordinal 0 is out of range"),
         (99, "ordinal 99 is out of range"),
         (True, r"groupBy takes names, columns and ordinals, got True \(bool\)"),
