@@ -10,6 +10,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, fields, replace
 
+#: Generated jobs: how many times ``generated_rows`` their sizes are, and how many keys they have.
+GENERATED_TIMES, GENERATED_KEYS = (1, 2, 4), (100, 100_000)
+
 
 @dataclass(frozen=True)
 class Sizes:
@@ -24,7 +27,7 @@ class Sizes:
     #: Aggregate jobs by engine.
     engine_rows: int = 10_000_000
     engine_rounds: int = 3
-    #: Generated aggregate jobs: how many, and of how many rows they are (some 40 MiB).
+    #: Generated aggregate jobs: how many of all sizes together, and the rows of the smallest size (some 40 MiB).
     generated_jobs: int = 200
     generated_rows: int = 1_500_000
     dedup_rows: int = 10_000_000

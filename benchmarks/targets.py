@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from sizes import GENERATED_KEYS, GENERATED_TIMES, Sizes
+
 
 @dataclass(frozen=True)
 class Target:
@@ -170,10 +172,11 @@ TARGETS = (
         for start, how, limit in (("", "", 0.95), ("fresh-", ", fresh process", 0.85))
     ),
     *(
-        Target(f"generated-jobs-{keys}-keys-{times}", f"generated aggregate jobs, {times * 1.5:g} M rows, {keys:,}"
-               " keys: share of which auto has 0.95 of engine=spark's speed at least", "at least", 1, "")
-        for keys in (100, 100_000)
-        for times in (1, 2, 4)
+        Target(f"generated-jobs-{keys}-keys-{times}", "generated aggregate jobs,"
+               f" {times * Sizes().generated_rows / 1e6:g} M rows, {keys:,} keys: share of which auto has 0.95 of"
+               " engine=spark's speed at least", "at least", 1, "")
+        for keys in GENERATED_KEYS
+        for times in GENERATED_TIMES
     ),
     *(
         Target(f"rows-{job}-{start}", f"backlog of rows, {job}, {start}: speed against plain", "at least", limit, "x")

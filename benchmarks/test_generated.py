@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from statistics import median
 from types import ModuleType
@@ -26,10 +27,9 @@ from mixedmode.runtime.scan.decimal_words import of_unscaled
 from processes import cpu_s
 from pyspark.sql import DataFrame, SparkSession
 from race import ratio
+from sizes import GENERATED_KEYS, GENERATED_TIMES
 
 AUTO, SPARK = "auto", "spark"
-#: How many times ``generated_rows`` the sizes are, and the numbers of keys: each pair has a share of the jobs.
-TIMES, KEYS = (1, 2, 4), (100, 100_000)
 #: What each is to have of the other's speed, and how often a job that has less is looked at.
 _LEAST, _LOOKS = 0.95, 3
 _FILES = 4
@@ -101,13 +101,13 @@ def _takes_engine(job: Any, history: DataFrame, folder: Path) -> bool:
     return str(plan.phases[0].details.get("engine")).startswith("arrow")
 
 
-@pytest.mark.parametrize("times", TIMES)
-@pytest.mark.parametrize("keys", KEYS)
+@pytest.mark.parametrize("times", GENERATED_TIMES)
+@pytest.mark.parametrize("keys", GENERATED_KEYS)
 def test_generated_jobs(benchmark: Any, spark: SparkSession, bench: Any, keys: int, times: int) -> None:
     """Both in turn, job by job, in a warm JVM; a job that seems slower is looked at again, as noise would have it."""
     module = _generated()
-    place, cells = KEYS.index(keys) * len(TIMES) + TIMES.index(times), len(KEYS) * len(TIMES)
-    jobs = module.generated_jobs(_SEED, bench.sizes.generated_jobs)[place::cells]
+    cells = list(product(GENERATED_KEYS, GENERATED_TIMES))
+    jobs = module.generated_jobs(_SEED, bench.sizes.generated_jobs)[cells.index((keys, times)) :: len(cells)]
     few_rows, rows, count = bench.sizes.generated_rows, times * bench.sizes.generated_rows, len(jobs)
     name = f"generated-jobs-{keys}-keys-{times}"
     title = f"Generated aggregate jobs by engine: {count} jobs, {rows:,} rows, {keys:,} keys, seed {_SEED}"
@@ -129,7 +129,7 @@ def test_generated_jobs(benchmark: Any, spark: SparkSession, bench: Any, keys: i
             with bench.scratch() as folder:
                 if not _takes_engine(job, history, folder):
                     continue
-            # Spark compiles its code anew for each job: that is no matter of the number of rows.
+            # Few rows warm the JVM up as well as many: Spark compiles the code of a job once.
             timed(job, AUTO, fewer), timed(job, SPARK, fewer)
             found: dict[str, list[float]] = {AUTO: [], SPARK: []}
             used: dict[str, list[float]] = {AUTO: [], SPARK: []}

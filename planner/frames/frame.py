@@ -139,7 +139,7 @@ class MixedFrame(ColumnAccess, KeyedMethods, ViewedFrame):
             totals.orderBy(F.desc("spent"))
 
         Raises:
-            PlanError: there is no keyed stage before it, or a column is gone.
+            PlanError: there is no keyed stage before it, or the frame does not have one of the columns.
         """
         with columns_explained("orderBy"):
             ordered = self._inputs.arranged("orderBy", lambda frame: frame.orderBy(*cols, **kwargs))
