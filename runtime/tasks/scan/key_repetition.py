@@ -46,6 +46,17 @@ def rows_per_key(rows: int, keys: int, whole: int) -> float:
     return whole / max(_met(high, whole), 1.0)
 
 
+def rows_per_key_among(rows: int, per_key: float, whole: int) -> float:
+    """About how many rows of some have the same key.
+
+    Args:
+        rows: how many there are of them.
+        per_key: about how many rows of all have the same key.
+        whole: how many rows there are.
+    """
+    return rows / max(_met(max(whole, rows) / per_key, rows), 1.0)
+
+
 def _met(keys: float, rows: int) -> float:
     """How many of some keys are met in rows of which each has any of them."""
     return keys * -math.expm1(-rows / keys)

@@ -19,16 +19,19 @@ from ...scan.scan_keys import windows
 from ...support.arrow_columns import typed, unchunked
 from ...support.failpoints import failpoint
 from .key_order import in_order_of_groups
-from .key_repetition import WORTH_REDUCING, rows_per_key, sampled
+from .key_repetition import WORTH_REDUCING, rows_per_key, rows_per_key_among, sampled
+from .partial_hash import ChunksToHash, RowsToHash
 from .partial_runs import write_run
 from .partial_sort import RowsToSort, spelled_out
 from .scan_task import ScanTask
 from .sliding_windows import in_all_windows
 
+#: Rows or chunks that wait to be written as partial aggregates.
+_Waiting = RowsToSort | RowsToHash | ChunksToHash
 #: Partial aggregates of a chunk are worth another look if there are so many rows for each.
 _WORTH_MERGING = 4
-#: From so many rows for each key on they are aggregated by a table of hashes, not sorted.
-_MANY = 16.0
+#: From so many rows for each key on they are aggregated by a table of hashes, not sorted; texts take longer to sort.
+_MANY, _MANY_OF_TEXTS = 16.0, 2.0
 
 
 @dataclass(frozen=True)
@@ -69,14 +72,9 @@ class PartialScanTask(ScanTask[FilePart, ScanReport]):
 
     def scanned(self, parts: Sequence[FilePart], attempt: str, number: int = 0) -> ScanReport:
         engine, sums, runs = ENGINES[self.engine], Sums(), list[str]()
-        waiting: list[pa.Table] = []
-        rows = size = merged = 0
-        budget_bytes = self._budget_bytes
+        waiting: _Waiting | None = None
         progress = self.progress(number)
         progress.write()
-        to_sort: RowsToSort | None = None
-        is_known = sorts = False  # whether it is known if rows are sorted, and whether they are
-        per_key = 1.0
 
         def write(rows: pa.RecordBatch) -> None:
             if self._overlap is not None:
@@ -88,32 +86,19 @@ class PartialScanTask(ScanTask[FilePart, ScanReport]):
         for part in parts:
             for table in engine.tables(self.partials, self.source, part, progress.part_begins(part.size_bytes)):
                 keyed = keyed_rows(self.partials, table)
-                if not is_known:
-                    per_key, is_known = self._rows_per_key(keyed, parts), True
-                    to_sort = self._to_sort(per_key)
-                    sorts = to_sort is not None
-                sorts = sorts and to_sort is not None and to_sort.add(self._with_windows(keyed), sums)
-                if sorts and to_sort is not None:
-                    progress.waits(to_sort.rows / per_key * self._windows_of_a_row)
-                    if to_sort.memory_bytes > budget_bytes:
-                        write(to_sort.taken())
-                    continue
-                found = engine.aggregated(spelled_out(keyed), self._plain_keys, self.partials.calls, sums)
-                waiting.append(found)
-                rows += table.num_rows
-                size += found.nbytes
-                progress.waits((merged + min(sum(map(len, waiting)) - merged, rows / per_key)) * self._windows_of_a_row)
-                if 4 * size > budget_bytes:
-                    waiting = self._merged(waiting, rows)
-                    size, merged = waiting[0].nbytes, waiting[0].num_rows
-                    rows = 0
-                    if 8 * size > budget_bytes:
-                        write(self._by_group(waiting[0]))
-                        waiting, size, merged = [], 0, 0
-        if to_sort is not None and to_sort.size:
-            write(to_sort.taken())
-        if waiting:
-            write(self._by_group(self._merged(waiting, rows)[0]))
+                if waiting is None:
+                    per_key = self._rows_per_key(keyed, parts)
+                    waiting = self._to_sort(per_key) or self._to_hash(per_key, keyed, parts)
+                if not waiting.add(self._as_added(waiting, keyed), sums):
+                    if waiting.rows:
+                        write(waiting.taken())
+                    waiting = self._in_chunks
+                    waiting.add(self._as_added(waiting, keyed), sums)
+                progress.waits(waiting.waiting_keys(per_key) * self._windows_of_a_row)
+                if waiting.memory_bytes > self._budget_bytes:
+                    write(waiting.taken())
+        if waiting is not None and waiting.rows:
+            write(waiting.taken())
         progress.written()
         failpoint("scan-before-report")
         return ScanReport(tuple(runs), tuple(sums.bounds.items()))
@@ -137,9 +122,35 @@ class PartialScanTask(ScanTask[FilePart, ScanReport]):
             per_key: about how many rows have the same key.
         """
         names, calls, most = tuple(self._plain_keys), self.partials.calls, self.buckets.max_parallelism
-        if not RowsToSort.takes(self.schema, names) or not are_merged(calls) or per_key >= _MANY:
+        many = _MANY_OF_TEXTS if any(pa.types.is_string(self.schema.field(name).type) for name in names) else _MANY
+        if not RowsToSort.takes(self.schema, names) or not are_merged(calls) or per_key >= many:
             return None
         return RowsToSort(self.schema, names, self.group_columns, calls, most, per_key < WORTH_REDUCING)
+
+    def _to_hash(self, per_key: float, first: pa.Table, parts: Sequence[FilePart]) -> RowsToHash | ChunksToHash:
+        """Takes rows for a table of hashes: all at once if the first ones by themselves have many keys.
+
+        Args:
+            per_key: about how many rows have the same key.
+            first: the first rows.
+            parts: all that are read.
+        """
+        whole = self.expected_rows(self.partials.scan, parts[0], parts)
+        if per_key < _MANY_OF_TEXTS or rows_per_key_among(len(first), per_key, whole) >= _WORTH_MERGING:
+            return self._in_chunks
+        return RowsToHash(self._aggregated, self._by_group)
+
+    @property
+    def _in_chunks(self) -> ChunksToHash:
+        """Takes any rows."""
+        return ChunksToHash(self._aggregated, self._merged, self._by_group, self._budget_bytes)
+
+    def _aggregated(self, table: pa.Table, sums: Sums) -> pa.Table:
+        return ENGINES[self.engine].aggregated(table, self._plain_keys, self.partials.calls, sums)
+
+    def _as_added(self, waiting: _Waiting, keyed: pa.Table) -> pa.Table:
+        """What is sorted has its windows, and its texts by their numbers; what is hashed has neither."""
+        return self._with_windows(keyed) if isinstance(waiting, RowsToSort) else spelled_out(keyed)
 
     @property
     def _plain_keys(self) -> list[str]:
@@ -153,13 +164,13 @@ class PartialScanTask(ScanTask[FilePart, ScanReport]):
                 keyed = keyed.set_column(at, key.name, windows(key, unchunked(keyed[key.name]), data_type))
         return keyed
 
-    def _merged(self, waiting: list[pa.Table], rows: int) -> list[pa.Table]:
+    def _merged(self, waiting: list[pa.Table], rows: int) -> pa.Table:
         """One table; a key may be in it more than once if merging would not make it much smaller."""
         whole = pa.concat_tables(waiting)
         is_worth_it = len(waiting) > 1 and rows >= _WORTH_MERGING * whole.num_rows
         if is_worth_it and are_merged(self.partials.calls):
             whole = ENGINES[self.engine].aggregated(whole, self._plain_keys, self.partials.calls, Sums(), again=True)
-        return [whole.combine_chunks()]
+        return whole.combine_chunks()
 
     def _by_group(self, table: pa.Table) -> pa.RecordBatch:
         """Partial aggregates in the order of their key groups; whoever merges them sorts their keys."""

@@ -110,6 +110,10 @@ class RowsToSort:
         self.rows += len(table)
         return True
 
+    def waiting_keys(self, per_key: float) -> float:
+        """About how many keys wait, if so many rows have the same one."""
+        return self.rows / per_key
+
     def _numbered(self, form: _Form, found: pa.Array) -> pa.Array:
         """Texts that come as a dictionary as their numbers among all so far, if those are few; others as they are."""
         if not pa.types.is_dictionary(found.type):

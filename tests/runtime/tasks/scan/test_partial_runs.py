@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from contextlib import ExitStack, nullcontext
 from decimal import Decimal, localcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -15,14 +17,17 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mixedmode.runtime.scan import parquet_scan
 from mixedmode.runtime.scan.parquet_scan import FilePart, NotTakenError, ParquetScan, ScanColumn
 from mixedmode.runtime.scan.partial_calls import PartialCall
 from mixedmode.runtime.scan.partial_scans import PartialScan, ScanKey
-from mixedmode.runtime.tasks.scan import partial_sort
+from mixedmode.runtime.tasks.scan import partial_scan, partial_sort
 from mixedmode.runtime.tasks.scan.key_order import in_order
 from mixedmode.runtime.tasks.scan.key_repetition import rows_per_key
+from mixedmode.runtime.tasks.scan.partial_hash import ChunksToHash, RowsToHash
 from mixedmode.runtime.tasks.scan.partial_runs import Buckets, PartialRuns
 from mixedmode.runtime.tasks.scan.partial_scan import PartialScanTask
+from mixedmode.runtime.tasks.scan.partial_sort import RowsToSort
 from mixedmode.state.keys.keys import KeyCodec
 from pyarrow import fs
 
@@ -45,6 +50,12 @@ COLUMNS = (
     ScanColumn("w", "decimal(28,3)", pa.decimal128(28, 3)),
 )
 SCHEMA = pa.schema([(column.name, column.type) for column in COLUMNS])
+#: Limits with which any rows are sorted, hashed together, or hashed chunk by chunk.
+WAYS = {
+    "sorted": {"_MANY": 1e9, "_MANY_OF_TEXTS": 1e9},
+    "hashed": {"_MANY": 0.0, "_MANY_OF_TEXTS": 0.0, "_WORTH_MERGING": 1e9},
+    "in chunks": {"_MANY": 0.0, "_MANY_OF_TEXTS": 0.0, "_WORTH_MERGING": 0.0},
+}
 
 
 def scan_task(
@@ -112,6 +123,7 @@ def modelled(given: list[tuple[Any, ...]], keys: tuple[int, ...]) -> dict[Any, t
     keys=st.sampled_from([("k",), ("t",), ("t", "k")]),
     parallelism=st.sampled_from([1, 3, 4]),
     memory_bytes=st.sampled_from([1 << 12, 1 << 18, 1 << 28]),
+    way=st.sampled_from(["by itself", *WAYS]),
 )
 def test_runs_have_what_a_model_has(
     tmp_path_factory: pytest.TempPathFactory,
@@ -121,9 +133,10 @@ def test_runs_have_what_a_model_has(
     keys: tuple[str, ...],
     parallelism: int,
     memory_bytes: int,
+    way: str,
 ) -> None:
-    """Whatever rows there are of a key and however they are cut into parts and runs, each shard gets its keys' partial
-    aggregates, in order of key group and encoded key."""
+    """Whatever rows there are of a key, in whichever way they are aggregated and however they are cut into parts and
+    runs, each shard gets its keys' partial aggregates, in order of key group and encoded key."""
     folder = tmp_path_factory.mktemp("runs")
     given = [rows(seed + number, *shape, nulls) for number in range(3)]
     files = []
@@ -141,7 +154,8 @@ def test_runs_have_what_a_model_has(
     partials = PartialScan(ParquetScan(COLUMNS), tuple(ScanKey(key, key) for key in keys), CALLS)
     local = fs.LocalFileSystem()
     task = scan_task(partials, folder, schema, buckets, memory_bytes)
-    paths = tuple(path for number in (0, 1) for path in task.scanned(files[number::2], f"a{number}").runs)
+    with patch.multiple(partial_scan, **WAYS[way]) if way in WAYS else nullcontext():
+        paths = tuple(path for number in (0, 1) for path in task.scanned(files[number::2], f"a{number}").runs)
     spill = folder / "spill"
     spill.mkdir()
     runs = PartialRuns(local, paths, schema, buckets, keys, CALLS, max(memory_bytes, 1 << 18), str(spill), None)
@@ -263,6 +277,60 @@ def test_keys_that_come_back_later_are_aggregated(tmp_path: Path) -> None:
     assert merged.num_rows == keys
     assert set(merged["n_sum"].to_pylist()) == {times}
     assert min(merged["hi_max"].to_pylist()) == keys * (times - 1)
+
+
+@pytest.mark.parametrize(
+    ("key", "keys", "count", "way"),
+    [
+        ("number", 40_000, 120_000, "sorted"),
+        ("number", 5_000, 120_000, "hashed"),
+        ("number", 50, 120_000, "in chunks"),
+        ("text", 120_000, 120_000, "sorted"),
+        ("text", 40_000, 120_000, "hashed"),
+        ("text", 50, 120_000, "in chunks"),
+    ],
+)
+def test_how_often_keys_repeat_says_how_rows_are_aggregated(
+    tmp_path: Path, key: str, keys: int, count: int, way: str
+) -> None:
+    """Sorted if few do, more of numbers than of texts; hashed together if they do, but seldom in the rows that are read
+    at once; hashed as they come if they do in those."""
+    chance = np.random.default_rng(keys)
+    numbers = chance.permutation(np.arange(count) % keys)
+    column = pa.array(numbers) if key == "number" else pa.array([f"key {number}" for number in numbers])
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"k": column, "v": numbers}), path)
+    of_scan = "bigint" if key == "number" else "string"
+    columns = (ScanColumn("k", of_scan, column.type), ScanColumn("v", "bigint", pa.int64()))
+    calls = (PartialCall("n", "count_all", None, pa.int64()), PartialCall("s", "sum", "v", pa.int64()))
+    schema = pa.schema([("__kg", pa.int32()), ("k", column.type), ("n", pa.int64()), ("s", pa.int64())])
+    task = scan_task(PartialScan(ParquetScan(columns), (ScanKey("k", "k"),), calls), tmp_path, schema, Buckets(1, 128))
+    with ExitStack() as watching:
+        watching.enter_context(patch.multiple(parquet_scan, _BATCH_ROWS=10_000, _BATCH_ROWS_OF_TEXT=10_000))
+        watched = {
+            name: watching.enter_context(patch.object(of_way, "taken", autospec=True, side_effect=of_way.taken))
+            for name, of_way in (("sorted", RowsToSort), ("hashed", RowsToHash), ("in chunks", ChunksToHash))
+        }
+        paths = task.scanned([FilePart(str(path), 0, path.stat().st_size)], "a").runs
+    assert {name: mock.call_count for name, mock in watched.items() if mock.call_count} == {way: 1}
+    runs = PartialRuns(fs.LocalFileSystem(), paths, schema, Buckets(1, 128), ("k",), calls, 1 << 28, None, None)
+    found = pa.Table.from_batches(list(runs.of_shard(0))).group_by("k").aggregate([("n", "sum"), ("s", "sum")])
+    assert found.num_rows == keys
+    assert set(found["n_sum"].to_pylist()) == {count // keys}
+    assert sum(found["s_sum"].to_pylist()) == int(numbers.sum())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_sums_that_may_leave_their_type_stop_a_scan(tmp_path: Path, way: str) -> None:
+    """In whichever way rows are aggregated, and before there is a report."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"k": ["a", "b"] * 10, "v": [2**62] * 20}), path)
+    columns = (ScanColumn("k", "string", pa.string()), ScanColumn("v", "bigint", pa.int64()))
+    calls = (PartialCall("s", "sum", "v", pa.int64()),)
+    schema = pa.schema([("__kg", pa.int32()), ("k", pa.string()), ("s", pa.int64())])
+    task = scan_task(PartialScan(ParquetScan(columns), (ScanKey("k", "k"),), calls), tmp_path, schema, Buckets(1, 128))
+    with patch.multiple(partial_scan, **WAYS[way]), pytest.raises(NotTakenError, match="may leave"):
+        task.scanned([FilePart(str(path), 0, path.stat().st_size)], "a")
 
 
 def test_rows_of_no_part_are_left_to_another_task(tmp_path: Path) -> None:
