@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from ...scan.partial_calls import Sums
+from .partial_sort import memory_to_group
 
-#: What it takes for each row besides its values: numbers of groups, and copies of them.
-_BYTES_TO_HASH = 64
 #: Makes partial aggregates of rows.
 Aggregated = Callable[[pa.Table, Sums], pa.Table]
 
@@ -24,11 +23,11 @@ class RowsToHash:
 
     Args:
         aggregated: makes partial aggregates of rows.
-        by_group: puts partial aggregates in the order of their key groups.
+        by_key: puts partial aggregates in the order of their key groups and keys, which makes merging runs cheap.
     """
 
     aggregated: Aggregated
-    by_group: Callable[[pa.Table], pa.RecordBatch]
+    by_key: Callable[[pa.Table], pa.RecordBatch]
     _waiting: list[pa.Table] = field(default_factory=list, init=False)
     _sums: Sums = field(default_factory=Sums, init=False)
     #: Bytes of what waits.
@@ -38,8 +37,8 @@ class RowsToHash:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory that it takes to aggregate what waits: the values, as much for those of the keys, and for each row."""
-        return 2 * self.size + _BYTES_TO_HASH * self.rows
+        """Memory that it takes to aggregate what waits."""
+        return memory_to_group(self.rows, self.size)
 
     def add(self, table: pa.Table, sums: Sums) -> bool:
         """Take some rows; always true.
@@ -59,13 +58,13 @@ class RowsToHash:
         return self.rows / per_key
 
     def taken(self) -> pa.RecordBatch:
-        """The partial aggregates of all rows, in the order of key groups; none wait afterwards.
+        """The partial aggregates of all rows, by key group and key; none wait afterwards.
 
         Raises:
             NotTakenError: a sum may leave its type.
         """
         waiting, self._waiting, self.size, self.rows = self._waiting, [], 0, 0
-        return self.by_group(self.aggregated(pa.concat_tables(waiting), self._sums).combine_chunks())
+        return self.by_key(self.aggregated(pa.concat_tables(waiting), self._sums).combine_chunks())
 
 
 @dataclass

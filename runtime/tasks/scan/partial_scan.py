@@ -18,11 +18,11 @@ from ...scan.scan_keys import keyed as keyed_rows
 from ...scan.scan_keys import windows
 from ...support.arrow_columns import typed, unchunked
 from ...support.failpoints import failpoint
-from .key_order import in_order_of_groups
+from .key_order import in_order, in_order_of_groups
 from .key_repetition import WORTH_REDUCING, rows_per_key, rows_per_key_among, sampled
 from .partial_hash import ChunksToHash, RowsToHash
 from .partial_runs import write_run
-from .partial_sort import RowsToSort, spelled_out
+from .partial_sort import RowsToSort, memory_to_group, spelled_out
 from .scan_task import ScanTask
 from .sliding_windows import in_all_windows
 
@@ -30,8 +30,9 @@ from .sliding_windows import in_all_windows
 _Waiting = RowsToSort | RowsToHash | ChunksToHash
 #: Partial aggregates of a chunk are worth another look if there are so many rows for each.
 _WORTH_MERGING = 4
-#: From so many rows for each key on they are aggregated by a table of hashes, not sorted; texts take longer to sort.
-_MANY, _MANY_OF_TEXTS = 16.0, 2.0
+#: Where so many of the rows that memory has room for have the same key, a table of hashes takes less time than sorting
+#: (measured with one text key or several, and with one number).
+_MANY, _MANY_OF_TEXTS = 8.0, 3.0
 
 
 @dataclass(frozen=True)
@@ -86,9 +87,11 @@ class PartialScanTask(ScanTask[FilePart, ScanReport]):
         for part in parts:
             for table in engine.tables(self.partials, self.source, part, progress.part_begins(part.size_bytes)):
                 keyed = keyed_rows(self.partials, table)
+                if not len(keyed):
+                    continue  # a filter has left none, and nothing says yet how often keys repeat
                 if waiting is None:
                     per_key = self._rows_per_key(keyed, parts)
-                    waiting = self._to_sort(per_key) or self._to_hash(per_key, keyed, parts)
+                    waiting = self._way(per_key, keyed, parts)
                 if not waiting.add(self._as_added(waiting, keyed), sums):
                     if waiting.rows:
                         write(waiting.taken())
@@ -115,30 +118,25 @@ class PartialScanTask(ScanTask[FilePart, ScanReport]):
             return 1.0
         return rows_per_key(*sampled(first, names), self.expected_rows(self.partials.scan, parts[0], parts))
 
-    def _to_sort(self, per_key: float) -> RowsToSort | None:
-        """Takes rows that are sorted at once; None: their keys have no order here, or many rows have the same one.
-
-        Args:
-            per_key: about how many rows have the same key.
-        """
-        names, calls, most = tuple(self._plain_keys), self.partials.calls, self.buckets.max_parallelism
-        many = _MANY_OF_TEXTS if any(pa.types.is_string(self.schema.field(name).type) for name in names) else _MANY
-        if not RowsToSort.takes(self.schema, names) or not are_merged(calls) or per_key >= many:
-            return None
-        return RowsToSort(self.schema, names, self.group_columns, calls, most, per_key < WORTH_REDUCING)
-
-    def _to_hash(self, per_key: float, first: pa.Table, parts: Sequence[FilePart]) -> RowsToHash | ChunksToHash:
-        """Takes rows for a table of hashes: all at once if the first ones by themselves have many keys.
+    def _way(self, per_key: float, first: pa.Table, parts: Sequence[FilePart]) -> _Waiting:
+        """What takes the rows, until they turn out to be others than they seem.
 
         Args:
             per_key: about how many rows have the same key.
             first: the first rows.
             parts: all that are read.
         """
-        whole = self.expected_rows(self.partials.scan, parts[0], parts)
-        if per_key < _MANY_OF_TEXTS or rows_per_key_among(len(first), per_key, whole) >= _WORTH_MERGING:
+        names, calls, most = tuple(self._plain_keys), self.partials.calls, self.buckets.max_parallelism
+        if not RowsToSort.takes(self.schema, names):
             return self._in_chunks
-        return RowsToHash(self._aggregated, self._by_group)
+        whole = self.expected_rows(self.partials.scan, parts[0], parts)
+        at_once = len(first) * self._budget_bytes // memory_to_group(len(first), spelled_out(first).nbytes)
+        many = _MANY_OF_TEXTS if any(pa.types.is_string(self.schema.field(name).type) for name in names) else _MANY
+        if are_merged(calls) and rows_per_key_among(min(at_once, whole), per_key, whole) < many:
+            return RowsToSort(self.schema, names, self.group_columns, calls, most, per_key < WORTH_REDUCING)
+        if rows_per_key_among(len(first), per_key, whole) < _WORTH_MERGING:
+            return RowsToHash(self._aggregated, self._by_key)
+        return self._in_chunks
 
     @property
     def _in_chunks(self) -> ChunksToHash:
@@ -172,8 +170,16 @@ class PartialScanTask(ScanTask[FilePart, ScanReport]):
             whole = ENGINES[self.engine].aggregated(whole, self._plain_keys, self.partials.calls, Sums(), again=True)
         return whole.combine_chunks()
 
+    def _by_key(self, table: pa.Table) -> pa.RecordBatch:
+        """Partial aggregates in the order of their key groups and keys."""
+        return in_order(self._with_groups(table), self._plain_keys)
+
     def _by_group(self, table: pa.Table) -> pa.RecordBatch:
         """Partial aggregates in the order of their key groups; whoever merges them sorts their keys."""
+        return in_order_of_groups(self._with_groups(table))
+
+    def _with_groups(self, table: pa.Table) -> pa.RecordBatch:
+        """Partial aggregates with their key groups."""
         arrays = {column: unchunked(table[column]) for column in table.column_names}
         for key in self.partials.keys:
             if key.window is not None:
@@ -182,7 +188,7 @@ class PartialScanTask(ScanTask[FilePart, ScanReport]):
         groups = key_groups([arrays[name] for name in self.group_columns], self.buckets.max_parallelism, table.num_rows)
         arrays[KEY_GROUP_COLUMN] = pa.array(groups)
         columns = [typed(arrays[field.name], field.type) for field in self.schema]
-        return in_order_of_groups(pa.RecordBatch.from_arrays(columns, schema=self.schema))
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     @property
     def _overlap(self) -> tuple[str, Overlap] | None:

@@ -23,8 +23,8 @@ from .key_order import can_be_ordered, key_order, order_of_groups
 from .key_repetition import WORTH_REDUCING, rows_per_key, sampled
 
 _LONG = 1 << 63
-#: What sorting takes for each row besides its values: numbers to sort by, places, and copies of both.
-_BYTES_TO_SORT = 64
+#: What it takes for each row besides its values: numbers to sort by or of groups, places, and copies of both.
+_BYTES_TO_GROUP = 64
 #: Texts that rows are told by their numbers of, at most.
 _MOST_TEXTS = 1 << 15
 #: Values in the form in which a call compares or adds them: the column, and the form.
@@ -63,8 +63,8 @@ class RowsToSort:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory that it takes to sort what waits: the values twice, and numbers and places of rows."""
-        return 2 * self.size + _BYTES_TO_SORT * self.rows
+        """Memory that it takes to sort what waits."""
+        return memory_to_group(self.rows, self.size)
 
     @staticmethod
     def takes(schema: pa.Schema, keys: Sequence[str]) -> bool:
@@ -201,6 +201,16 @@ class RowsToSort:
 
     def _batch(self, arrays: dict[str, pa.Array]) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([arrays[name] for name in self.schema.names], schema=self.schema)
+
+
+def memory_to_group(rows: int, size: int) -> int:
+    """Memory that it takes to sort or hash rows: the values twice, and some numbers for each row.
+
+    Args:
+        rows: how many there are.
+        size: bytes of their values.
+    """
+    return 2 * size + _BYTES_TO_GROUP * rows
 
 
 def spelled_out(table: pa.Table) -> pa.Table:
