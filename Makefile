@@ -9,6 +9,7 @@
 #   make demo   make demo-kafka
 #   make docs        (the pages as a site, build/site/index.html)
 #   make test-matrix [ARGS="--python 3.10 --spark 4.1 4.2"]   (a few tests with each version of PySpark and Python)
+#   make test-matrix ARGS="--pyarrow [19 26]"   (those and the tests of scans and codecs with each version of PyArrow)
 #   make chaos [SECONDS=300] [SEED=1] [ARGS="--run 17"]   (random jobs, random kills: tests/chaos/)
 #   make chaos ARGS=--realtime                            (the same in Real-Time Mode, on a broker; also stops)
 #   make bench [ARGS="-k backlog"]   make bench-full   make bench-backlogs   make bench-growth   make bench-peers
@@ -66,7 +67,8 @@ test: java $(VENV)/.installed-test
 test-rest: java $(VENV)/.installed-test
 	MIXEDMODE_POLLING_DELAY=75ms MIXEDMODE_EXAMPLES_TRIED=$(SHARE) $(WITH_KILLS) -m "$(OF_LEFT_OUT) or hypothesis" $(ARGS)
 
-# What is not there is fetched: an environment for each Python, a folder for each PySpark, 4 GB in all.
+# What is not there is fetched: an environment for each Python, a folder for each PySpark, 4 GB in all, and with --pyarrow
+# one for each PyArrow, 1.2 GB.
 test-matrix: java $(VENV)/.installed-test
 	$(BIN)/python tests/matrix.py $(ARGS)
 
