@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from ...errors import PlanError, UnsupportedOperationError
 from ...runtime.catalyst.frame_columns import column_of_frame
 from ...runtime.catalyst.spark_plans import HANDLE
-from ..inputs.schemas import check_named_once, missing_column
+from ..inputs.schemas import check_named_once, is_path, missing_column
 from .joining import JoiningFrame, columns_explained
 from .name_suggestions import no_attribute
 from .unsupported_methods import hint_for
@@ -51,7 +51,8 @@ class ColumnAccess(JoiningFrame):
             raise PlanError(f"frame[{item!r}] is no column: give a name, a place, a condition, or a list of columns")
         if item == "*":
             return F.col("*")
-        if "." in item and self._find(item) is None:
+        is_field = is_path(item, self.schema, case_sensitive=self._inputs.case_sensitive)
+        if is_field or ("." in item and self._find(item) is None):
             with columns_explained(f"column {item}"):
                 self._inputs.template.select(item)  # Spark says what is wrong with it
             head, *fields = item.split(".")

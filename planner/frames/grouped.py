@@ -14,7 +14,7 @@ from ...errors import PlanError, not_supported
 from ...runtime.catalyst.columns import quoted as quoted_name
 from ...runtime.catalyst.star_columns import starred
 from ...runtime.operators.aggregate.grouping import GroupingSets
-from ..inputs.schemas import find_column, missing_column, quoted_columns
+from ..inputs.schemas import find_column, is_path, missing_column, quoted_columns
 from ..stages.aggregates.pivot import Pivot
 from ..stages.aggregates.stage import aggregate_stage
 from ..stages.group_state import plan_group_state
@@ -181,7 +181,8 @@ class MixedGroupedData(ProcessorMethods[Frame]):
         found = find_column(pivot_col, schema, case_sensitive=inputs.case_sensitive)
         if found is None and "." not in pivot_col:
             raise missing_column("column of pivot()", pivot_col, schema)
-        column = pivot_col if found is None else quoted_name(found)
+        is_field = is_path(pivot_col, schema, case_sensitive=inputs.case_sensitive)
+        column = pivot_col if found is None or is_field else quoted_name(found)
         pivot = Pivot(column, tuple(values))
         return MixedGroupedData(self._own, self._keys, self._result, self._of_frames, pivot=pivot)
 

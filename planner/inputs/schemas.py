@@ -194,6 +194,13 @@ def find_column(name: str, schema: StructType, *, case_sensitive: bool) -> str |
     return None
 
 
+def is_path(name: str, schema: StructType, *, case_sensitive: bool) -> bool:
+    """True if Spark reads the name as a value inside a column, even if another column is called ``a.b`` as a whole."""
+    head, dot, _ = name.partition(".")
+    column = find_column(head, schema, case_sensitive=case_sensitive) if dot else None
+    return column is not None and isinstance(schema[column].dataType, (ArrayType, MapType, StructType))
+
+
 def missing_column(what: str, name: str, schema: StructType) -> PlanError:
     """The error for a column that is not there, with what may be meant."""
     near = difflib.get_close_matches(name, schema.fieldNames(), n=1)

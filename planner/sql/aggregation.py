@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from ...runtime.catalyst.spark_expressions import as_column, attribute, class_name, items, parsed, tree
+from ...runtime.catalyst.spark_expressions import as_column, attribute, attribute_name, class_name, items, parsed, tree
 from ...runtime.catalyst.sql_statements import over
 from .rows import NotTranslatable, StatementRows, unique
 
@@ -106,7 +106,7 @@ class _Aggregation:
         expression = self._rows.expression(group if written is None else written)
         kind = class_name(expression)
         if kind == "UnresolvedAttribute":
-            name = str(expression.name())
+            name = attribute_name(expression)
             if name in self._key_names:
                 raise NotTranslatable(f"has the key {name} twice")
             self._keys.append(as_column(self._spark, expression))
@@ -136,8 +136,8 @@ class _Aggregation:
             self._results[name] = self._rows.expression(expression)
             return name, None
         found = self._over_results(expression)
-        if class_name(found) == "UnresolvedAttribute" and str(found.name()).lower() == str(named.name()).lower():
-            return str(found.name()), None
+        if class_name(found) == "UnresolvedAttribute" and attribute_name(found).lower() == str(named.name()).lower():
+            return attribute_name(found), None
         return unique(str(named.name()), others), found
 
     def _key_name(self, named: Any) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 
-from ...runtime.catalyst.spark_expressions import as_column, attribute, class_name, tree
+from ...runtime.catalyst.spark_expressions import as_column, attribute, attribute_name, class_name, tree
 from ...runtime.catalyst.sql_statements import OUTER, correlated, is_correlated, is_correlated_itself, over
 
 
@@ -101,7 +101,7 @@ class StatementRows:
             found = known.get(outer.exprId().id()) if class_name(outer) == "AttributeReference" else None
             if found is None or class_name(found) != "UnresolvedAttribute":
                 raise NotTranslatable(f"has a subquery that reads {outer.sql()}, which is no column of the rows before")
-            return str(found.name())
+            return attribute_name(found)
 
         def other(one: Any) -> Any:
             if is_correlated_itself(one):

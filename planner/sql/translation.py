@@ -12,7 +12,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ...errors import PlanError, not_supported
-from ...runtime.catalyst.spark_expressions import as_column, attribute, class_name, constant, items, tree
+from ...runtime.catalyst.spark_expressions import (
+    as_column,
+    attribute,
+    attribute_name,
+    class_name,
+    constant,
+    items,
+    tree,
+)
 from ...runtime.catalyst.spark_plans import frame_of
 from ...runtime.catalyst.sql_statements import (
     difference,
@@ -24,7 +32,7 @@ from ...runtime.catalyst.sql_statements import (
     text_of,
 )
 from ...runtime.jvm.spark_errors import error_text
-from ..inputs.schemas import same_type
+from ..inputs.schemas import quoted_columns, same_type
 from .aggregation import over_aggregate, written_sets
 from .rows import NotTranslatable, StatementRows, unique
 from .stand_in import STAND_INS
@@ -203,7 +211,7 @@ class _Translation:
         if class_name(named) != "AttributeReference":
             return None
         found = rows.expression(named)
-        return str(found.name()) if class_name(found) == "UnresolvedAttribute" else None
+        return attribute_name(found) if class_name(found) == "UnresolvedAttribute" else None
 
     def _computed(self, rows: StatementRows, named: Any) -> Any:
         expression = named.child() if class_name(named) == "Alias" else named
@@ -239,7 +247,8 @@ class _Translation:
         for one in output[kept:]:
             names.append(unique(str(one.name()), {*taken, *names}))
         known = rows.named(map(_id, output), names)
-        return rows.call("unpivot", names[:kept], spoken[kept:], *names[kept:], known=known)
+        ids, values = quoted_columns(names[:kept]), quoted_columns(map(str, spoken[kept:]))
+        return rows.call("unpivot", ids, values, *names[kept:], known=known)
 
     def _hint(self, node: Any, taken: frozenset[str]) -> StatementRows:
         name = hint_name(node)
@@ -268,7 +277,7 @@ class _Translation:
             self._check_is_of_job(child)
         rows = self.rows(first, taken)
         ids = [one.exprId().id() for one in items(first.output())]
-        if [str(rows.known[id].name()) for id in ids] != rows.names:
+        if [attribute_name(rows.known[id]) for id in ids] != rows.names:
             raise NotTranslatable("has columns in another order than its first part")
         for other in others:
             rows = rows.with_other("union", self.rows(other, taken), known=rows.known)

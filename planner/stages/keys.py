@@ -25,6 +25,7 @@ from ..inputs.schemas import (
     bare_name,
     check_key_type,
     find_column,
+    is_path,
     missing_column,
     quoted_columns,
 )
@@ -147,7 +148,7 @@ def _given(inputs: Inputs, col: Any, what: str) -> Column | str:
         if not 1 <= col <= len(schema.fields):
             raise PlanError(f"{what} ordinal {col} is out of range; the columns are 1 to {len(schema.fields)}")
         return quoted_columns([schema.fieldNames()[col - 1]])[0]
-    if isinstance(col, Column):
+    if isinstance(col, Column) or is_path(col, schema, case_sensitive=inputs.case_sensitive):
         return col
     found = find_column(col, schema, case_sensitive=inputs.case_sensitive)
     if found is not None:

@@ -99,6 +99,11 @@ def attribute(spark: SparkSession, name: str) -> Any:
     return java_class(spark, "org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute").quoted(name)
 
 
+def attribute_name(node: Any) -> str:
+    """The name that :func:`attribute` was given; Spark's own ``name`` puts one with a dot into backticks."""
+    return str(node.nameParts().head())
+
+
 def called(spark: SparkSession, column: Any, name: str) -> Any:
     """A resolved column under another name, of the same type and of no frame.
 

@@ -64,7 +64,8 @@ def modes(lists: pa.Array, *, greatest: bool = False) -> pa.Array:
     lengths, values = list_lengths(lists), lists.flatten()
     if not len(values):
         return pa.nulls(len(lengths), values.type)
-    # Equal bytes: Spark tells 0.0 and -0.0 apart here.
+    if pa.types.is_floating(values.type):  # Equal bytes: Spark counts 0.0 and -0.0, which are equal, as one value.
+        values = pc.add(values, pa.scalar(0.0, values.type))
     codes = RecordCodec([pa.field("value", values.type)]).encode([values]).dictionary_encode()
     index = codes.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     _, first = np.unique(index, return_index=True)

@@ -8,7 +8,7 @@ import pytest
 from mixedmode import PlanError, read
 from mixedmode.planner.frames.frame import MixedFrame
 from mixedmode.runtime.spec import Settings
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 pytestmark = pytest.mark.spark
@@ -129,3 +129,13 @@ def test_no_numeric_column_is_refused(both: MixedFrame) -> None:
     """``sum()`` of strings has nothing to do."""
     with pytest.raises(PlanError, match=r"sum\(\) found no numeric column; the columns are k"):
         both.select("k").groupBy("k").sum()
+
+
+def test_a_path_goes_before_a_column_of_the_whole_name(spark: SparkSession) -> None:
+    """``frame["st.s"]`` and ``pivot("st.s")`` are the field of the struct, as in Spark."""
+    history = spark.sql("select named_struct('s', 1) as st, 'x' as `st.s`, 2 as v")
+    frame = read(history=history)
+    assert frame.select(frame["st.s"]).dtypes == history.select(history["st.s"]).dtypes
+    grouped = frame.groupBy("v").pivot("st.s", [1])
+    assert grouped._pivot is not None
+    assert grouped._pivot.column == "st.s"

@@ -60,8 +60,18 @@ def test_a_column_of_the_frame_itself_is_used_as_it_is(inputs: Inputs) -> None:
 
 
 def test_a_name_with_a_dot_is_a_column_if_there_is_one(inputs: Inputs) -> None:
-    """An exact name goes before a path into a struct."""
+    """Without backticks too, where no column ``odd`` makes it a path."""
     assert columns_of(inputs, "odd.name") == (("odd.name",), ("odd.name",), [])
+
+
+def test_a_path_into_a_struct_goes_before_a_column_of_the_whole_name(spark: SparkSession) -> None:
+    """As in Spark, which reads ``st.s`` as a field; the column of that name needs backticks."""
+    frame = spark.sql("select named_struct('s', 1) as st, 'x' as `st.s`")
+    both = check_inputs(frame, None)
+    for written, expected in (("st.s", "int"), ("`st.s`", "string")):
+        keys = resolve_keys(both, [written])
+        assert [field.dataType.simpleString() for field in keys.schema] == [expected]
+        assert frame.groupBy(written).count().dtypes[0][1] == expected
 
 
 def test_a_path_into_a_struct_is_computed(inputs: Inputs) -> None:

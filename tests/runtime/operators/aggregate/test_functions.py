@@ -271,6 +271,19 @@ def test_the_mode_is_the_most_frequent_value_and_of_several_the_least(spark: Spa
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("kind", ["double", "float"])
+def test_both_zeros_are_one_value_of_a_mode(spark: SparkSession, job: Any, kind: str) -> None:
+    """As in Spark's batch: together they are more frequent than a value that occurs more often than either."""
+    rows = [(0, 0.0), (0, -0.0), (0, 1.5), (1, 1.5), (1, 1.5), (1, -0.0), (1, 0.0), (1, math.nan)]
+    frame = spark.createDataFrame(rows, f"e int, v {kind}")
+    operator = plan_aggregate(frame, [], [F.mode("v")], event_time=None, output_mode="update", uid="agg")
+    running = job(operator)
+    for epoch in range(2):
+        found = running.run(frame.where(F.col("e") == epoch))
+    assert found == [tuple(row) for row in frame.agg(F.mode("v")).collect()] == [(0.0,)]
+
+
+@pytest.mark.spark
 def test_a_sum_of_different_values_overflows_as_a_sum_does(spark: SparkSession, job: Any) -> None:
     """Under ANSI mode it raises, although no epoch alone overflows."""
     frame = spark.createDataFrame([(0, 2**62), (1, 2**62), (1, 2**62 + 1)], "e int, v long")
