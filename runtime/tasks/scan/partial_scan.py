@@ -90,8 +90,9 @@ class PartialScanTask(ScanTask[FilePart, ScanReport]):
                 if not len(keyed):
                     continue  # a filter has left none, and nothing says yet how often keys repeat
                 if waiting is None:
-                    per_key = self._rows_per_key(keyed, parts)
-                    waiting = self._way(per_key, keyed, parts)
+                    whole = self.expected_rows(self.partials.scan, parts[0], parts)
+                    per_key = self._rows_per_key(keyed, whole)
+                    waiting = self._way(per_key, keyed, whole)
                 if not waiting.add(self._as_added(waiting, keyed), sums):
                     if waiting.rows:
                         write(waiting.taken())
@@ -106,30 +107,29 @@ class PartialScanTask(ScanTask[FilePart, ScanReport]):
         failpoint("scan-before-report")
         return ScanReport(tuple(runs), tuple(sums.bounds.items()))
 
-    def _rows_per_key(self, first: pa.Table, parts: Sequence[FilePart]) -> float:
+    def _rows_per_key(self, first: pa.Table, whole: int) -> float:
         """About how many rows have the same key; 1: keys have no order here, so nobody looks.
 
         Args:
             first: the first rows.
-            parts: all that are read.
+            whole: about how many rows there are.
         """
         names = tuple(self._plain_keys)
         if not RowsToSort.takes(self.schema, names):
             return 1.0
-        return rows_per_key(*sampled(first, names), self.expected_rows(self.partials.scan, parts[0], parts))
+        return rows_per_key(*sampled(first, names), whole)
 
-    def _way(self, per_key: float, first: pa.Table, parts: Sequence[FilePart]) -> _Waiting:
+    def _way(self, per_key: float, first: pa.Table, whole: int) -> _Waiting:
         """What takes the rows, until they turn out to be others than they seem.
 
         Args:
             per_key: about how many rows have the same key.
             first: the first rows.
-            parts: all that are read.
+            whole: about how many rows there are.
         """
         names, calls, most = tuple(self._plain_keys), self.partials.calls, self.buckets.max_parallelism
         if not RowsToSort.takes(self.schema, names):
             return self._in_chunks
-        whole = self.expected_rows(self.partials.scan, parts[0], parts)
         at_once = len(first) * self._budget_bytes // memory_to_group(len(first), spelled_out(first).nbytes)
         many = _MANY_OF_TEXTS if any(pa.types.is_string(self.schema.field(name).type) for name in names) else _MANY
         if are_merged(calls) and rows_per_key_among(min(at_once, whole), per_key, whole) < many:
