@@ -31,14 +31,14 @@ class RowsToHash:
     _waiting: list[pa.Table] = field(default_factory=list, init=False)
     _sums: Sums = field(default_factory=Sums, init=False)
     #: Bytes of what waits.
-    size: int = field(default=0, init=False)
+    _size: int = field(default=0, init=False)
     #: Rows that wait.
     rows: int = field(default=0, init=False)
 
     @property
     def memory_bytes(self) -> int:
         """Memory that it takes to aggregate what waits."""
-        return memory_to_group(self.rows, self.size)
+        return memory_to_group(self.rows, self._size)
 
     def add(self, table: pa.Table, sums: Sums) -> bool:
         """Take some rows; always true.
@@ -49,7 +49,7 @@ class RowsToHash:
         """
         self._waiting.append(table)
         self._sums = sums
-        self.size += table.nbytes
+        self._size += table.nbytes
         self.rows += len(table)
         return True
 
@@ -63,7 +63,7 @@ class RowsToHash:
         Raises:
             NotTakenError: a sum may leave its type.
         """
-        waiting, self._waiting, self.size, self.rows = self._waiting, [], 0, 0
+        waiting, self._waiting, self._size, self.rows = self._waiting, [], 0, 0
         return self.by_key(self.aggregated(pa.concat_tables(waiting), self._sums).combine_chunks())
 
 
@@ -86,7 +86,7 @@ class ChunksToHash:
     #: Partial aggregates that have been merged; the rows of the others.
     _merged: int = field(default=0, init=False)
     _rows: int = field(default=0, init=False)
-    size: int = field(default=0, init=False)
+    _size: int = field(default=0, init=False)
 
     @property
     def rows(self) -> int:
@@ -96,7 +96,7 @@ class ChunksToHash:
     @property
     def memory_bytes(self) -> int:
         """Memory that it takes to merge what waits."""
-        return (4 if self._rows else 8) * self.size
+        return (4 if self._rows else 8) * self._size
 
     def add(self, table: pa.Table, sums: Sums) -> bool:
         """Aggregate a chunk; always true.
@@ -110,10 +110,10 @@ class ChunksToHash:
         """
         self._waiting.append(self.aggregated(table, sums))
         self._rows += len(table)
-        self.size += self._waiting[-1].nbytes
-        if 4 * self.size > self.budget_bytes:
+        self._size += self._waiting[-1].nbytes
+        if 4 * self._size > self.budget_bytes:
             self._waiting = [self.merged(self._waiting, self._rows)]
-            self.size, self._merged, self._rows = self._waiting[0].nbytes, len(self._waiting[0]), 0
+            self._size, self._merged, self._rows = self._waiting[0].nbytes, len(self._waiting[0]), 0
         return True
 
     def waiting_keys(self, per_key: float) -> float:
@@ -123,5 +123,5 @@ class ChunksToHash:
     def taken(self) -> pa.RecordBatch:
         """The partial aggregates, in the order of key groups; none wait afterwards."""
         waiting, rows, self._waiting = self._waiting, self._rows, []
-        self.size = self._merged = self._rows = 0
+        self._size = self._merged = self._rows = 0
         return self.by_group(self.merged(waiting, rows))

@@ -347,6 +347,22 @@ def test_sums_that_may_leave_their_type_stop_a_scan(tmp_path: Path, way: str) ->
         task.scanned([FilePart(str(path), 0, path.stat().st_size)], "a")
 
 
+def test_rows_that_wait_to_be_sorted_are_not_lost_where_later_ones_cannot_be(tmp_path: Path) -> None:
+    """Decimals whose sum leaves 64 bits with the second batch: that one is hashed, and the first is written before."""
+    path, decimals = tmp_path / "a.parquet", pa.decimal128(19, 0)
+    pq.write_table(pa.table({"k": range(20), "d": pa.array([Decimal(2**59)] * 20, decimals)}), path)
+    columns = (ScanColumn("k", "bigint", pa.int64()), ScanColumn("d", "decimal(19,0)", decimals))
+    calls = (PartialCall("s", "sum", "d", pa.decimal128(29, 0)),)
+    schema = pa.schema([("__kg", pa.int32()), ("k", pa.int64()), ("s", pa.decimal128(29, 0))])
+    task = scan_task(PartialScan(ParquetScan(columns), (ScanKey("k", "k"),), calls), tmp_path, schema, Buckets(1, 128))
+    with patch.multiple(parquet_scan, _BATCH_ROWS=10):
+        paths = task.scanned([FilePart(str(path), 0, path.stat().st_size)], "a").runs
+    assert len(paths) == 2
+    runs = PartialRuns(fs.LocalFileSystem(), paths, schema, Buckets(1, 128), ("k",), calls, 1 << 28, None, None)
+    found = pa.Table.from_batches(list(runs.of_shard(0)))
+    assert dict(zip(found["k"].to_pylist(), found["s"].to_pylist(), strict=True)) == dict.fromkeys(range(20), 2**59)
+
+
 def test_rows_of_no_part_are_left_to_another_task(tmp_path: Path) -> None:
     """Each row group is of the part that has its middle, and of no other, however a file is cut."""
     path = tmp_path / "a.parquet"
