@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.classic.dataframe import DataFrame
 
 from ...jvm.compiled_class import compiled_class
-from ...jvm.gateway import java_class, java_session, java_type, new
+from ...jvm.gateway import new
+from ..needed_columns import frame_without_rows
 from .micro_batch import AlikeFrames, note_partitions, query_behind
 
 if TYPE_CHECKING:
@@ -193,11 +194,7 @@ def without_rows(batch: AnyDataFrame) -> AnyDataFrame:
     alike = AlikeFrames.of(batch)
     assert alike is not None, "a micro-batch is one of those of its query"
     if alike.no_rows is None:
-        spark = batch.sparkSession
-        context: Any = spark.sparkContext._jsc
-        rdd = context.parallelize(java_class(spark, "java.util.ArrayList")(), 1).rdd()
-        rows = java_session(spark).internalCreateDataFrame(rdd, java_type(spark, batch.schema), False)
-        alike.no_rows = DataFrame(rows, spark)
+        alike.no_rows = frame_without_rows(batch.sparkSession, batch.schema)
         alike.add(alike.no_rows)
     found: AnyDataFrame = alike.no_rows
     return found

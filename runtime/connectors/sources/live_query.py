@@ -68,6 +68,7 @@ class LiveSource:
 
     Args:
         frame: the user's streaming DataFrame.
+        narrowed: gives the same with nulls in columns that nobody looks at; asked when the query is first started.
         checkpoint: Spark's checkpoint folder for it, as a URI; the same for every trigger, so the hand-over between
             two triggers is at an exact offset.
         name: name of the job.
@@ -76,9 +77,16 @@ class LiveSource:
     """
 
     def __init__(
-        self, frame: DataFrame, checkpoint: str, name: str | None, turn: threading.RLock, stopping: threading.Event
+        self,
+        frame: DataFrame,
+        narrowed: Callable[[], DataFrame],
+        checkpoint: str,
+        name: str | None,
+        turn: threading.RLock,
+        stopping: threading.Event,
     ) -> None:
         self._frame = frame
+        self._narrowed = narrowed
         #: Where Spark keeps the query's log; known for good when the run has claimed its location.
         self.checkpoint = checkpoint
         self._name = name
@@ -102,6 +110,11 @@ class LiveSource:
     def cleans(self) -> bool:
         """True if files are to be taken away when they have been read."""
         return cleans_files(self._frame)
+
+    @cached_property
+    def _read(self) -> DataFrame:
+        """What the query reads."""
+        return self._narrowed()
 
     @property
     def failed(self) -> bool:
@@ -158,7 +171,7 @@ class LiveSource:
         logging.getLogger("py4j.clientserver").addFilter(_is_news)  # once: it is the same one
         self.take_settings()
         assert self._hidden is not None
-        rows = self._hidden.adopt(self._frame)
+        rows = self._hidden.adopt(self._read)
         writer = handing_over(rows.writeStream, self._hidden.session, self._guarded(on_batch, waits)).trigger(**trigger)
         writer = writer.option("checkpointLocation", self.checkpoint)
         # It is seen in descriptions of Spark jobs and in Spark's log, where nobody is to take it for the job.

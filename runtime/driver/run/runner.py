@@ -31,6 +31,7 @@ from ...storage.spark_paths import spark_uri
 from ...support.clean_up import take_all
 from ...support.failpoints import failpoint
 from ...support.ids import RunId
+from ..epochs.live_columns import live_with_needed_columns
 from ..realtime.phase import run_real_time
 from ..recovery.recovery import RecoveredRun, identify, recover, refuse_more_after_the_end
 from ..recovery.takeover import begin_branch, open_outputs, remove_older_branches
@@ -77,7 +78,7 @@ class JobRunner:
         pause = PauseSwitch(wake.set)
         if job.live is not None:
             uri = spark_uri(job.spark, location, f"{path}/spark")
-            live = LiveSource(job.live, uri, job.name, turn, stopping)
+            live = LiveSource(job.live, partial(live_with_needed_columns, job), uri, job.name, turn, stopping)
         # What is below the location moves to the branch that the run works in, which is known when it is claimed.
         self.context = RunContext(
             run_id=run_id,

@@ -30,7 +30,7 @@ class Turn:
 
 def source(turn: Any) -> LiveSource:
     """One that takes micro-batches as if its query had been started."""
-    made = LiveSource(cast(Any, None), "spark", None, turn, threading.Event())
+    made = LiveSource(cast(Any, None), cast(Any, None), "spark", None, turn, threading.Event())
     made._hidden = cast(Any, SimpleNamespace(session=None))
     return made
 
