@@ -61,7 +61,7 @@ def _of_a_function(error: BaseException) -> BaseException:
         own = UserFrames(tuple(frame for frame in found if not is_ours(frame.filename)))
         if own.place_of_user:
             error_of_user = UserCodeError(
-                "\n".join([*own.place_text, raised.strip(), "in a Python function of the job's input"])
+                "\n".join([*own.place_text, raised.strip(), "in a Python function of the job"])
             )
             return _with_one_cause(error_of_user, error)
     return error

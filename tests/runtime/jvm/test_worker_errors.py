@@ -48,7 +48,7 @@ def test_a_function_that_spark_has_called() -> None:
     assert isinstance(found, UserCodeError)
     assert str(found).startswith(
         'File "/home/me/job.py", line 12, in clean: return float(text)\n'
-        "ValueError: could not convert string to float: 'x'\nin a Python function of the job's input"
+        "ValueError: could not convert string to float: 'x'\nin a Python function of the job"
     )
     assert "SQLSTATE" not in str(found)
     assert found.__context__ is not None and found.__suppress_context__, "the story is told once"
