@@ -15,6 +15,7 @@ from ...runtime.catalyst.columns import quoted as quoted_name
 from ...runtime.catalyst.star_columns import starred
 from ...runtime.operators.aggregate.grouping import GroupingSets
 from ..inputs.schemas import find_column, is_path, missing_column, quoted_columns
+from ..stages.aggregates.computed_arguments import with_computed_arguments
 from ..stages.aggregates.pivot import Pivot
 from ..stages.aggregates.stage import aggregate_stage
 from ..stages.group_state import plan_group_state
@@ -120,8 +121,8 @@ class MixedGroupedData(ProcessorMethods[Frame]):
         columns = _aggregates(exprs)
         if not isinstance(columns, dict):
             columns = starred(self._of_frames(columns))(self._own.known.inputs.template)
-        given = self._own.aggregates(columns)
-        return self._result(aggregate_stage(self._rows, self._keys, given, self._grouping, self._pivot))
+        rows, given = with_computed_arguments(self._rows, self._keys, self._own.aggregates(columns))
+        return self._result(aggregate_stage(rows, self._keys, given, self._grouping, self._pivot))
 
     def count(self) -> Frame:
         """Counts the rows of each group, in a column ``count``: ``orders.groupBy("customer").count()``."""

@@ -1,0 +1,99 @@
+"""Calls of user-defined functions in arguments of aggregates: they become columns of the rows that are aggregated.
+
+State is recognised by the texts of partial aggregates, and each epoch computes these anew, from their text.  A function
+of the user's has a name and no text, so it is called before, as if ``withColumn`` had been.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from ....runtime.catalyst.spark_expressions import (
+    as_column,
+    attribute,
+    class_name,
+    items,
+    replaced,
+    tree,
+    without_alias,
+)
+from ....runtime.catalyst.spark_plans import analyzed, contains
+from ..keys import Keys
+from ..stage import StageInput
+
+#: Calls for each row; those for all rows of a group are aggregates by themselves.
+_CALLS = ("PythonUDF", "ScalaUDF")
+_PREFIX = "__udf "
+#: Spark writes the columns of a pandas function with their ids.
+_ID = re.compile(r"#\d+L?")
+
+
+def with_computed_arguments(rows: StageInput, keys: Keys, given: Any) -> tuple[StageInput, Any]:
+    """The rows with a column for each call, and the aggregates over these columns.
+
+    Args:
+        rows: what is aggregated.
+        keys: the grouping.
+        given: the expressions; a dict of column to function name has no calls.
+
+    Returns:
+        Both as they are, if nothing is called, or if that cannot be told apart: planning them says why.
+    """
+    if isinstance(given, dict) or not given:
+        return rows, given
+    template = rows.inputs.template
+    spark = template.sparkSession
+    columns = [F.col(key) if isinstance(key, str) else key for key in keys.given]
+    try:
+        plan = analyzed(template.groupBy(*columns).agg(*given))
+    except (AnalysisException, ParseException):
+        return rows, given
+    if class_name(plan) != "Aggregate" or not contains(spark, plan, "PYTHON_UDF", "SCALA_UDF"):
+        return rows, given
+    outputs = list(items(plan.aggregateExpressions()))[-len(given) :]
+    calls = _calls(outputs)
+    if calls is None or not calls:
+        return rows, given
+
+    def called(node: Any) -> Any:
+        return next((attribute(spark, name) for name, call in calls.items() if node.semanticEquals(call)), None)
+
+    def by_name(node: Any) -> Any:
+        return attribute(spark, str(node.name())) if class_name(node) == "AttributeReference" else None
+
+    def computed(frame: DataFrame) -> DataFrame:
+        made = [as_column(spark, replaced(spark, call, by_name)).alias(name) for name, call in calls.items()]
+        return frame.select("*", *made)
+
+    def over(output: Any) -> Column:
+        found = replaced(
+            spark, without_alias(output), lambda node: called(node) if class_name(node) in _CALLS else None
+        )
+        return as_column(spark, replaced(spark, found, by_name)).alias(str(output.name()))
+
+    return replace(rows, inputs=rows.inputs.map("agg", computed)), [over(output) for output in outputs]
+
+
+def _calls(outputs: Sequence[Any]) -> dict[str, Any] | None:
+    """The calls within aggregates, by the names of their columns; None: two that differ are called the same."""
+    found: dict[str, Any] = {}
+    for output in outputs:
+        for aggregate in tree(output):
+            for call in _outermost(aggregate) if class_name(aggregate) == "AggregateExpression" else ():
+                name = _PREFIX + _ID.sub("", str(call.sql()))
+                if not found.setdefault(name, call).semanticEquals(call):
+                    return None
+    return found
+
+
+def _outermost(node: Any) -> list[Any]:
+    if class_name(node) in _CALLS:
+        return [node]
+    return [call for child in items(node.children()) for call in _outermost(child)]
