@@ -82,7 +82,8 @@ class S3Server:
         return self._told(_REQUESTS, bucket)
 
     def halt(self, bucket: str, then: str = "wait") -> None:
-        """Halt at the next write of the query's log that is of a kind of which none was halted yet.
+        """Halt at the next write of the query's log that is of a kind of which none was halted yet: another step of
+        writing a file, or the first file in a folder.
 
         Args:
             bucket: named ``halting…``.
@@ -215,11 +216,15 @@ class Unreliable:
             if then == "go on":
                 return False
             if not self._halted[bucket]:
-                kind = f"{what} {_NUMBERS.sub('N', path.partition('/spark/')[2])}"
-                if "/spark/" not in path or kind in kinds:
+                name = path.partition("/spark/")[2]
+                # What is new is a step of writing a file, or the first file in a folder.
+                folder, _, last = name.rpartition("/")
+                step = f"{what} {'a temporary file' if last.endswith('.tmp') else 'a file' if last else 'a folder'}"
+                kind = {step, folder} if last else {step}
+                if "/spark/" not in path or kind <= kinds:
                     return False
-                kinds.add(kind)
-                self._halted[bucket] = {kind: 1}
+                kinds |= kind
+                self._halted[bucket] = {f"{what} {_NUMBERS.sub('N', name)}": 1}
             while self._then[bucket] == "wait":
                 self._choosing.wait()
             return True

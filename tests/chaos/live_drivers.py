@@ -32,17 +32,16 @@ class LiveDrivers:
         self._folder, self._brokers, self._jars, self._deadline_s = folder, brokers, jars, deadline_s
         self._home = str(spark_home(Path(__file__).parents[2] / "build"))
         self._lock, self._checking = threading.Lock(), threading.Lock()
-        self._checker: DriverProcess | None = None
         #: None: it is being started.
         self._all: list[DriverProcess | None] = []
         self._idle: list[DriverProcess] = []
 
     def check(self, **where: str) -> dict[str, Any]:
-        """Have a driver that nobody disturbs compare what a run has committed."""
+        """Have a driver that nobody disturbs now compare what a run has committed."""
         with self._checking:
-            if self._checker is None:
-                self._checker = self.take()
-            found: dict[str, Any] = self._checker.ask(do="compare", **where)
+            checker = self.take()
+            found: dict[str, Any] = checker.ask(do="compare", **where)
+            self.give_back(checker)
             return found
 
     def take(self) -> DriverProcess:

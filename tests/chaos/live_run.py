@@ -66,8 +66,6 @@ class LiveRun:
             if self._driver is not None:
                 self._driver.end()
             raise
-        assert self._driver is not None
-        self._drivers.give_back(self._driver)
 
     def _perform(self) -> None:
         self._send(self._plan.backlog)
@@ -82,6 +80,9 @@ class LiveRun:
         self._do("process")
         self._do("stop")
         self._is_started = False
+        assert self._driver is not None
+        self._drivers.give_back(self._driver)  # to check with it, too
+        self._driver = None
         self._check_state()
         self._check_output()
 

@@ -47,6 +47,8 @@ class DriverJvm:
         conf = SparkConf(loadDefaults=False).set("spark.driver.memory", "1g").set("spark.ui.enabled", "false")
         conf.set("spark.python.daemon.module", "warm_daemon")
         conf.set("spark.mixedmode.execution.start-workers", "false")  # they have what they need
+        # Of drivers that set none themselves, as examples.
+        conf.set("spark.sql.streaming.pollingDelay", os.environ.get("MIXEDMODE_POLLING_DELAY", "25ms"))
         if jars:
             conf.set("spark.jars", jars)
         with open(self._log, "w", encoding="utf-8") as log, pytest.MonkeyPatch.context() as patched:

@@ -33,7 +33,6 @@ JOBS = {
     "stream-batch": ("stream", {"execution.runtime-mode": "batch"}),
     "simple-mixed": ("simple", {}),
     "rate-mixed": ("rate", {}),
-    "rate-streaming": ("rate", {"execution.runtime-mode": "streaming"}),
 }
 HISTORY = list(range(1000, 1006))
 OLD, DURING, BETWEEN, LATER = (1, 2, 3), (4, 5), (6, 7, 8), (9, 10)

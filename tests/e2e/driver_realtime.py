@@ -3,11 +3,13 @@
 Behind the life come options of the job, ``name=value``, and perhaps ``master=…``.  It reads the topic
 that the folder's file ``source`` names, and sends to that of ``target``.  Lives:
 
-- ``<from>-<to>``: it is sent these values, commits them, and stops.
+- ``<from>-<to>``: it is sent these values, commits them, and stops.  With several of these, ``<from>-<to>,…``, it has
+  committed each before it is sent the next.
 - ``twice:<from>-<to>``: it does so twice in one application: the first time with what the topic has.
 - ``die:<from>-<to>``: it kills itself when all of them have come out, and everybody can see so; what they see is in
   the folder's file ``seen.json``.
-- ``fail:<from>-<to>``: it fails on them, as a worker dies; each is sent when the one before has come out.
+- ``fail:<from>-<to>,<from>-<to>``: it commits the first ones, and fails on the others, as a worker dies as soon as the
+  folder's file ``killed`` is gone; each is sent when the one before has come out.
 """
 
 from __future__ import annotations
@@ -92,11 +94,6 @@ def sessions(rows: Any) -> Any:
     return timed.transformWithState(Sessions(), "key string, value string", "update", "eventTime")
 
 
-def aggregate(rows: Any) -> Any:
-    """Of each key the greatest text."""
-    return rows.groupBy("key").agg(F.max("text").alias("value"))
-
-
 def deduplication(rows: Any) -> Any:
     """The first row of each key and value."""
     return rows.select("key", F.col("text").alias("value")).dropDuplicates(["key", "value"])
@@ -117,7 +114,6 @@ def counts(rows: Any) -> Any:
 
 
 KINDS = {
-    "aggregate": aggregate,
     "counts": counts,
     "deduplication": deduplication,
     "processor": processor,
@@ -187,7 +183,9 @@ def main(folder: Path, brokers: str, kind: str, trigger: str, interval: str, lif
     source, target = ((folder / name).read_text() for name in ("source", "target"))
     spark = session(options.pop("master", MASTER))
     what, _, values = life.rpartition(":")
-    first, last = map(int, values.split("-"))
+    bursts = [range(*map(int, part.split("-"))) for part in values.split(",")]
+    if what == "fail":  # the others one by one: an epoch has several portions
+        bursts[1:] = [range(value, value + 1) for value in bursts[1]]
     writer = job(spark, brokers, source, target, str(folder / "checkpoints"), kind, options)
     described = writer.trigger(**{trigger: interval})
     if what == "twice":
@@ -199,17 +197,24 @@ def main(folder: Path, brokers: str, kind: str, trigger: str, interval: str, lif
     assert query.wait_for("live", WAIT_S), query.exception()
     before = sum(broker.ends(target).values())
     until = time.monotonic() + WAIT_S
-    # Before it fails, one by one: an epoch has several portions.
-    for burst in [range(value, value + 1) for value in range(first, last)] if what == "fail" else [range(first, last)]:
+    sent = 0
+    for number, burst in enumerate(bursts):
+        if number and not what:
+            query.processAllAvailable()
         kafka_support.send(broker, source, burst)
-        while what == "fail" and query.isActive and sum(broker.ends(target).values()) < before + burst.stop - first:
+        sent += len(burst)
+        if what == "fail" and not number:
+            query.processAllAvailable()  # and what the life before has left undone
+            before = sum(broker.ends(target).values()) - sent
+            (folder / "killed").unlink()
+        while what == "fail" and query.isActive and sum(broker.ends(target).values()) < before + sent:
             assert time.monotonic() < until
             time.sleep(0.01)
     if what == "die":
-        while sum(broker.ends(target).values()) < before + last - first:
+        while sum(broker.ends(target).values()) < before + sent:
             assert query.isActive and time.monotonic() < until, query.exception()
             time.sleep(0.05)
-        (folder / "seen.json").write_text(json.dumps(seen.of(query, str(folder / "checkpoints"), last - first)))
+        (folder / "seen.json").write_text(json.dumps(seen.of(query, str(folder / "checkpoints"), sent)))
         os.kill(os.getpid(), signal.SIGKILL)
     if what == "fail":
         while query.isActive:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-CREATED, CLOSED, RENAMED = 0x100, 0x8, 0x80  # IN_CREATE, IN_CLOSE_WRITE, IN_MOVED_TO
+CREATED, CLOSED = 0x100, 0x8  # IN_CREATE, IN_CLOSE_WRITE
 _HEAD = struct.Struct("iIII")
 
 

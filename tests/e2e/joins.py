@@ -25,7 +25,6 @@ DELAY = f"{DELAY_MS} milliseconds"
 IN_RANGE = f"num = who AND paid BETWEEN ts AND ts + INTERVAL {RANGE_S} SECONDS"
 #: What bounds of the event times cannot say.
 FURTHER = f"{IN_RANGE} AND value > cents"
-HOWS = ("inner", "left", "right", "full", "leftsemi")
 #: A null equals nothing; NaN equals NaN, and -0.0 equals 0.0.
 KEYS = ("1", "2", "3", "0.0", "-0.0", "NaN", None)
 #: A row of this key brings a watermark past everything.

@@ -175,7 +175,8 @@ class Submitted:
         around = {**os.environ, "PYSPARK_PYTHON": sys.executable, **environment}
         # Spark's log (stderr) and the program (stdout): in one file the one's lines would stand within the other's.
         self._logs = (log, log.with_suffix(".out"))
-        self._begins = [path.stat().st_size if path.exists() else 0 for path in self._logs]
+        #: Of each file how far it was read, and the lines up to there: the log has some thousands.
+        self._read = [(path.stat().st_size if path.exists() else 0, list[str]()) for path in self._logs]
         with open(self._logs[0], "ab") as logged, open(self._logs[1], "ab") as said:
             self.process = subprocess.Popen(
                 [*command, str(script)],
@@ -189,8 +190,13 @@ class Submitted:
 
     def lines(self) -> list[str]:
         """What it has said so far: the lines of Spark's log, then those of the program."""
-        said = [path.read_bytes()[begin:] for path, begin in zip(self._logs, self._begins, strict=True)]
-        return [line for part in said for line in part.decode(errors="replace").splitlines()]
+        for place, (path, (begin, known)) in enumerate(zip(self._logs, self._read, strict=True)):
+            with open(path, "rb") as file:
+                file.seek(begin)
+                whole, end, _ = file.read().rpartition(b"\n")
+            known += whole.decode(errors="replace").splitlines()
+            self._read[place] = (begin + len(whole + end), known)
+        return [line for _, known in self._read for line in known]
 
     def count(self, words: str) -> int:
         """How many lines have these words in them."""

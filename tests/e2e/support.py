@@ -545,13 +545,6 @@ def unique_of(events: Sequence[Event]) -> list[tuple[Any, ...]]:
     return sorted(((key, at(seconds), value) for key, seconds, value in first.values()), key=repr)
 
 
-def expected_of(job: str, events: Sequence[Event]) -> list[tuple[Any, ...]]:
-    """The expected output of one of the jobs here, without Spark."""
-    return {"sessions": sessions_of, "means": means_of, "hours": hours_of, "shifts": shifts_of, "unique": unique_of}[
-        job
-    ](events)
-
-
 def events_of(query: MixedQuery) -> list[str]:
     """Names of what happened in a run, in order."""
     return [event.event for event in query.lifecycle]

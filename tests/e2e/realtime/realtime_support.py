@@ -53,7 +53,7 @@ class RealTimeJob:
         """Have messages in the source before the next life begins."""
         kafka_support.send(self.broker, (self.folder / "source").read_text(), values)
 
-    def life(self, life: str, *told: str, real_time: str | None = "2 seconds", points: str = "") -> int:
+    def life(self, life: str, *told: str, real_time: str | None = "1 second", points: str = "") -> int:
         """One life of its driver; returns the exit code.  ``real_time`` None: with micro-batches.
 
         Args:

@@ -21,7 +21,8 @@ KEYS, ROWS, SHARDS = 40, 400, 4
 def test_a_backlog_killed_with_one_engine_goes_on_with_either(tmp_path: Path, driver_jvm: DriverJvm, job: str) -> None:
     """Killed between the scan and the shards, and with some shards finished: the next driver removes the runs, takes
     over the shards that its engine has finished and no others (Spark's from Spark: test_reuse.py), and commits what an
-    undisturbed one would; a task that dies after it has scanned, and one that dies after it has merged, run again."""
+    undisturbed one would; a task that dies after it has scanned, and one that dies after it has merged, run again.
+    Which engine has finished a shard is known in the same way of either job, so only the aggregate changes engines."""
     (tmp_path / "history").mkdir()
     for name, first in (("a", 0), ("b", ROWS // 2)):
         values = range(first, first + ROWS // 2)
@@ -45,10 +46,12 @@ def test_a_backlog_killed_with_one_engine_goes_on_with_either(tmp_path: Path, dr
     assert not finished()
 
     dies_once = f"task-before-report-sorted=kill-once:{tmp_path / 'merged'}"
-    assert run("spark", dies_once, "epoch-before-apply=kill") == KILLED
-    assert not list(ours.rglob("*.run"))
-    by_spark = finished()
-    assert len(by_spark) == SHARDS
+    by_spark: dict[Path, int] = {}
+    if job == "aggregate":
+        assert run("spark", dies_once, "epoch-before-apply=kill") == KILLED
+        assert not list(ours.rglob("*.run"))
+        by_spark = finished()
+        assert len(by_spark) == SHARDS
 
     both_die_once = (f"scan-before-report=kill-once:{tmp_path / 'scanned'}", dies_once.replace("merged", "again"))
     assert run("arrow", *both_die_once, "epoch-before-apply=kill") == KILLED

@@ -18,10 +18,9 @@ EVENTS = support.stream_of(460, seed=29)
 HISTORY = 200
 #: In the order of a job's life; the first one before there is any checkpoint.  (At every single access to the
 #: filesystem, also to one without rename, drivers are paused in tests/runtime/driver/recovery/test_takeover.py, without
-#: Spark; real drivers on S3: test_s3_kill.py.)
+#: Spark; real drivers right before a checkpoint's metadata, on S3: test_s3_kill.py.)
 POINTS = [
     "epoch-before-apply",
-    "checkpoint-before-metadata",
     "sink-between-files",
     "gc-between-files",
     "recovery-after-commit",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -35,20 +36,38 @@ class Job:
         options: options of the writer, as ``name=value``.
         name: the job, a function of that name in :mod:`support`.
         files: how many files land one after the other while it runs.
+        workers: where a worker is killed, once in all lives together.
     """
 
-    def __init__(self, folder: Path, jvm: DriverJvm, *options: str, name: str = "sessions", files: int = 2) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        jvm: DriverJvm,
+        *options: str,
+        name: str = "sessions",
+        files: int = 2,
+        workers: Sequence[str] = (),
+    ) -> None:
         self.folder = folder
         self.jvm = jvm
         self.name = name
         self.options = options
+        self._flags = {point: folder / "killed" / point for point in workers}
+        (folder / "killed").mkdir(parents=True)
         pending = [*support.parts_of(EVENTS[360:], files), support.flush_after(EVENTS)]
         support.write_inputs(folder, EVENTS[:300], EVENTS[300:360], *pending)
 
-    def run(self, failpoints: str = "", master: str = "local[2,3]", files: str = "one by one") -> int:
+    def run(self, failpoints: str = "", files: str = "one by one") -> int:
         """Run the driver to its end, whatever that is; returns its exit code."""
-        environment = {VARIABLE: failpoints, "SESSIONS_MASTER": master, "FILES": files}
+        points = [*(f"{point}=kill-once:{flag}" for point, flag in self._flags.items()), failpoints]
+        master = "local[2,12]" if self._flags else "local[2,3]"
+        environment = {VARIABLE: ";".join(filter(None, points)), "SESSIONS_MASTER": master, "FILES": files}
         return self.jvm.run(DRIVER, self.folder, self.name, *self.options, **environment).returncode
+
+    @property
+    def spared(self) -> list[str]:
+        """Where no worker was killed that was to be."""
+        return [point for point, flag in self._flags.items() if not flag.exists()]
 
     @property
     def output(self) -> list[tuple]:
@@ -64,8 +83,10 @@ class Job:
 @pytest.mark.slow
 def test_killed_before_the_switch(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Killed anywhere in the backlog or before the checkpoint of the switch: nothing is visible, the rerun is as new
-    (X12); killed in the first commit, and again when that is recovered: the restart completes it."""
-    job = Job(tmp_path, driver_jvm, *OBSERVED)
+    (X12); killed in the first commit, and again when that is recovered: the restart completes it.  A Python worker that
+    dies at any step of a task on the way, in backlog, stream and compaction, costs a retry, no more."""
+    workers = [*kill_points.TASK_POINTS, *kill_points.COMPACTION_POINTS]
+    job = Job(tmp_path, driver_jvm, *OBSERVED, workers=workers)
     for point in (
         "phase-backlog",
         "epoch-before-apply",
@@ -81,14 +102,15 @@ def test_killed_before_the_switch(tmp_path: Path, driver_jvm: DriverJvm) -> None
         assert job.checkpoints == ["chk-00000001"], point
     assert job.run() == 0
     assert job.output == EXPECTED
+    assert job.spared == [], "no worker was killed there"
 
 
 @pytest.mark.slow
 def test_killed_in_the_stream(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Killed right after the switch, and in each further life at another point between epochs, between Spark's log
     and ours, before a checkpoint, or while old ones are removed: back to the last one, every row once.  (Inside a
-    checkpoint: the test that follows.)"""
-    job = Job(tmp_path, driver_jvm, *OBSERVED, files=8)
+    checkpoint: the test that follows; between two files that are removed: the one behind that.)"""
+    job = Job(tmp_path, driver_jvm, *OBSERVED, files=7)
     for point in (
         "phase-live=kill",
         "epoch-applied=kill",
@@ -96,7 +118,6 @@ def test_killed_in_the_stream(tmp_path: Path, driver_jvm: DriverJvm) -> None:
         "batch-before-spark-commit=kill:2",
         "checkpoint-start=kill:2",
         "gc-after-metadata=kill",
-        "gc-between-files=kill",
     ):
         assert job.run(point) == KILLED, point
         assert job.checkpoints, point
@@ -135,58 +156,46 @@ def test_killed_around_a_compaction(tmp_path: Path, driver_jvm: DriverJvm) -> No
     assert "-compacted-" in metadata.read_text()
 
 
-def check_killed(
-    job: Job, in_the_backlog: tuple[str, ...], in_the_stream: tuple[str, ...], expected: list[tuple]
-) -> None:
-    """A job that is killed at each of these points gives what is expected of its keys at last."""
-    for point in in_the_backlog:
+@pytest.mark.slow
+def test_killed_between_stages_and_the_join_behind_them(tmp_path: Path, driver_jvm: DriverJvm) -> None:
+    """C4, C6: killed when the first stage of an epoch has succeeded and the second has not, when both have and the job
+    of the join behind them has not, and when that has staged its rows, in the backlog and in the stream: both stages
+    are at the last checkpoint, nothing else counts, and every row comes once."""
+    job = Job(tmp_path, driver_jvm, *OBSERVED, name="shifts", files=3)
+    for point in ("epoch-between-stages", "epoch-before-tail", "epoch-before-apply"):
         assert job.run(f"{point}=kill") == KILLED, point
         assert (job.output, job.checkpoints) == ([], []), point
-    for point in in_the_stream:
+    for point in ("epoch-between-stages=kill:2", "epoch-before-tail=kill:2", "epoch-before-apply=kill"):
         assert job.run(point) == KILLED, point
         assert job.checkpoints, point
     assert job.run() == 0
+    expected = support.shifts_of(EVENTS)
     found = support.committed(job.folder / "out")
     assert [row for row in found if row[0] in [one[0] for one in expected]] == expected
-
-
-@pytest.mark.slow
-def test_killed_between_two_stages(tmp_path: Path, driver_jvm: DriverJvm) -> None:
-    """C4, C6: killed when the first stage of an epoch has succeeded and the second has not, in the backlog and in the
-    stream, and when both have: both stages are at the last checkpoint."""
-    job = Job(tmp_path, driver_jvm, *OBSERVED, name="hours", files=3)
-    in_the_stream = ("epoch-between-stages=kill:2", "epoch-before-apply=kill:2")
-    check_killed(job, ("epoch-between-stages", "epoch-before-apply"), in_the_stream, support.hours_of(EVENTS))
-
-
-@pytest.mark.slow
-def test_killed_between_a_stage_and_the_join_behind_it(tmp_path: Path, driver_jvm: DriverJvm) -> None:
-    """Killed when the last stage's job of an epoch has succeeded and that of the join behind it has not, and when that
-    has staged its rows, in the backlog and in the stream: neither counts, and every row comes once."""
-    job = Job(tmp_path, driver_jvm, *OBSERVED, name="shifts", files=3)
-    in_the_stream = ("epoch-before-tail=kill:2", "epoch-before-apply=kill")
-    check_killed(job, ("epoch-before-tail", "epoch-before-apply"), in_the_stream, support.shifts_of(EVENTS))
     assert list((tmp_path / "checkpoints" / "mixedmode" / "exchange").rglob("*.parquet")) == []
     assert list((tmp_path / "out" / "_mixedmode").rglob("*.parquet")) == []
 
 
 @pytest.mark.slow
 def test_killed_while_keys_are_remembered(tmp_path: Path, driver_jvm: DriverJvm) -> None:
-    """A deduplication that is killed in the backlog and in the stream puts each key out once, the first row of it."""
-    job = Job(tmp_path, driver_jvm, name="unique")
+    """A deduplication that is killed in the backlog and in the stream puts each key out once, the first row of it; a
+    worker that dies in a task that works on all shards, between two of them or behind the last, costs a retry."""
+    job = Job(tmp_path, driver_jvm, name="unique", workers=kill_points.ONE_TASK_POINTS)
     for point in ("epoch-before-apply=kill", "epoch-applied=kill", "checkpoint-after-metadata=kill:2"):
         assert job.run(point) == KILLED, point
     assert job.run() == 0
     assert job.output == support.unique_of(EVENTS)
     assert len(job.output) < len(EVENTS)
+    assert job.spared == [], "no worker was killed there"
 
 
 @pytest.mark.slow
 def test_killed_without_a_keyed_stage(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Killed when the rows of the backlog are staged, when nothing is visible, in the first commit, and in the stream
-    before Spark's log says so: in the end each row is there once.  (At all other points of a run, in and behind a
-    checkpoint among them: the tests above.)"""
-    job = Job(tmp_path, driver_jvm, name="stateless_jobs:copied", files=4)
+    before Spark's log says so: in the end each row is there once.  So it is if a worker dies that stages rows.  (At all
+    other points of a run, in and behind a checkpoint among them: the tests above.)"""
+    workers = kill_points.TAIL_POINTS
+    job = Job(tmp_path, driver_jvm, name="stateless_jobs:copied", files=4, workers=workers)
     assert job.run("epoch-before-apply=kill") == KILLED
     assert (job.output, job.checkpoints) == ([], [])
     assert job.run("sink-between-files=kill") == KILLED
@@ -195,46 +204,32 @@ def test_killed_without_a_keyed_stage(tmp_path: Path, driver_jvm: DriverJvm) -> 
         assert job.run(point) == KILLED, point
     assert job.run() == 0
     assert job.output == COPIES
+    assert job.spared == [], "no worker was killed there"
 
 
 @pytest.mark.slow
 def test_killed_joins_put_each_row_out_once(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Killed in the backlog's pass, at the switch, in the stream and in a checkpoint, and the workers at every step of
     their tasks: no pair and no row without a partner is lost or doubled."""
-    (tmp_path / "job").mkdir()
-    job = Job(tmp_path / "job", driver_jvm, name="joins:halves", files=3)
-    flags = {point: tmp_path / point for point in kill_points.TASK_POINTS}
-    workers = ";".join(f"{point}=kill-once:{flag}" for point, flag in flags.items())
-    for point in (f"{workers};epoch-before-apply=kill", "checkpoint-before-metadata=kill"):
-        assert job.run(point, master="local[2,12]") == KILLED, point
+    job = Job(tmp_path, driver_jvm, name="joins:halves", files=3, workers=kill_points.TASK_POINTS)
+    for point in ("epoch-before-apply=kill", "checkpoint-before-metadata=kill"):
+        assert job.run(point) == KILLED, point
         assert (job.output, job.checkpoints) == ([], []), point
     for point in ("sink-between-files=kill", "epoch-before-apply=kill:2", "checkpoint-after-metadata=kill:2"):
-        assert job.run(f"{workers};{point}", master="local[2,12]") == KILLED, point
+        assert job.run(point) == KILLED, point
         assert job.checkpoints, point
-    assert job.run(workers, master="local[2,12]") == 0
-    assert [point for point, flag in flags.items() if not flag.exists()] == [], "no worker was killed there"
+    assert job.run() == 0
+    assert job.spared == [], "no worker was killed there"
     assert joins.shown(job.output) == joins.halves_of(EVENTS)
 
 
-@pytest.mark.parametrize(
-    ("name", "points"),
-    [
-        pytest.param("sessions", [*kill_points.TASK_POINTS, *kill_points.COMPACTION_POINTS], marks=pytest.mark.slow),
-        ("means", kill_points.PUBLISH_POINTS),
-        pytest.param("unique", kill_points.ONE_TASK_POINTS, marks=pytest.mark.slow),
-        pytest.param("stateless_jobs:copied", kill_points.TAIL_POINTS, marks=pytest.mark.slow),
-    ],
-)
-def test_killed_workers_are_replaced(tmp_path: Path, driver_jvm: DriverJvm, name: str, points: list[str]) -> None:
-    """A Python worker that dies at any step of a task, in backlog, stream and compaction, costs a retry, no more."""
-    flags = {point: tmp_path / point for point in points}
-    (tmp_path / "job").mkdir()
-    is_keyed = name != "stateless_jobs:copied"
-    job = Job(tmp_path / "job", driver_jvm, *(OBSERVED if is_keyed else ()), name=name)
-    killers = ";".join(f"{point}=kill-once:{flag}" for point, flag in flags.items())
-    assert job.run(killers, master="local[2,12]") == 0
-    assert [point for point, flag in flags.items() if not flag.exists()] == [], "no worker was killed there"
-    assert job.output == (support.expected_of(name, EVENTS) if is_keyed else COPIES)
+def test_killed_workers_are_replaced(tmp_path: Path, driver_jvm: DriverJvm) -> None:
+    """A Python worker that dies while it stages what Spark has computed of a stage, in backlog and stream, costs a
+    retry, no more.  (At all other steps of a task, and in compactions: the tests above.)"""
+    job = Job(tmp_path, driver_jvm, *OBSERVED, name="means", workers=kill_points.PUBLISH_POINTS)
+    assert job.run() == 0
+    assert job.spared == [], "no worker was killed there"
+    assert job.output == support.means_of(EVENTS)
 
 
 @pytest.mark.slow

@@ -30,19 +30,15 @@ pytestmark = [pytest.mark.kill, pytest.mark.spark, pytest.mark.timeout(1800)]
 DRIVER = Path(__file__).parents[1] / "driver_sessions.py"
 OPTIONS = ("execution.backlog.final-watermark=observed", f"execution.checkpointing.interval={intervals.named('1h')}")
 EVENTS = support.stream_of(300, seed=6)
-#: What Spark does to write a file of its log, in order: the event, and the file's name with its number.  There is no
-#: checksum file.
-MOMENTS = {
-    "file begun": (file_events.CREATED, r"\.(\d+)\.[^.]+\.tmp"),
-    "file written": (file_events.CLOSED, r"\.(\d+)\.[^.]+\.tmp"),
-    "file renamed": (file_events.RENAMED, r"(\d+)"),
-}
-#: Where each life ends.  Both parts are written by the same steps, so one shows what a file that was begun leaves, the
-#: other what a written one does; in the second one are those after which a batch that has begun is, or is not, done.
+#: What Spark does to write a file of its log before it gives it its name: the event.  There is no checksum file.
+MOMENTS = {"file begun": file_events.CREATED, "file written": file_events.CLOSED}
+#: The name of such a file, with its number.
+_UNNAMED = r"\.(\d+)\.[^.]+\.tmp"
+#: Where each life ends.  Both parts are written by the same steps, so one shows what a file that was begun leaves,
+#: behind a batch that is done; the other what a written one does, of a batch that has begun and is not done.
 LIVES = [
     ("offsets", "file begun"),
     ("commits", "file written"),
-    ("commits", "file renamed"),
 ]
 _LONGEST_S = 240
 
@@ -80,16 +76,15 @@ class Job:
 
     def killed_at(self, part: str, moment: str) -> int:
         """Kill the JVM at a moment of writing a file, behind what the job goes on from; returns the file's number."""
-        kinds, name = MOMENTS[moment]
         driver = self.start()
         try:
             while (position := self.position) is None or not (self.log / part).is_dir():
                 assert driver.poll() is None, self.said
                 time.sleep(0.005)
-            with FileEvents(self.log / part, kinds) as events:
+            with FileEvents(self.log / part, MOMENTS[moment]) as events:
                 jvms = self._jvms(driver.pid)
                 for found in events.names(_LONGEST_S):
-                    match = re.fullmatch(name, found)
+                    match = re.fullmatch(_UNNAMED, found)
                     if match and int(match[1]) > position:
                         process_tree.kill(jvms)
                         break

@@ -39,23 +39,8 @@ def reached(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
 
 
 def test_each_row_comes_out_once_over_kills(reached: S3Server, driver_jvm: DriverJvm) -> None:
-    """Killed at the switch, in the sink's commit and in the stream, the next life goes on."""
-    root = f"s3a://{reached.make('killed')}/job"
-    place = Place(None, root)  # type: ignore[arg-type]
-    place.land(EVENTS[:80], folder="history")
-    place.land(EVENTS[80:120])
-    for point, number in KILLS:
-        assert driver_jvm.run(DRIVER, root, number, **{VARIABLE: f"{point}=kill"}).returncode == KILLED, point
-    assert driver_jvm.run(DRIVER, root, "third").returncode == 0
-    assert support.without_flush(sorted(shown(root), key=repr)) == support.sessions_of(EVENTS)
-
-
-@pytest.mark.slow
-def test_killed_at_each_kind_of_write_of_sparks_log_before_the_first_checkpoint(
-    reached: S3Server, driver_jvm: DriverJvm
-) -> None:
-    """The driver dies in the first write of each kind that Spark's log makes, and its JVM writes no more; then each row
-    comes out once."""
+    """The driver dies in the first write of each kind that Spark's log makes before the first checkpoint, and its JVM
+    writes no more; then at the switch, in the sink's commit and in the stream: the next life goes on."""
     bucket = reached.make("halting-log")
     root = f"s3a://{bucket}/job"
     place = Place(None, root)  # type: ignore[arg-type]
@@ -73,7 +58,9 @@ def test_killed_at_each_kind_of_write_of_sparks_log_before_the_first_checkpoint(
         died.append(kind)
     reached.halt(bucket, "go on")
     assert {kind.partition(" ")[2].partition("/")[0] for kind in died} >= {"metadata", "offsets", "sources"}, died
-    place.land(EVENTS[120:160])
+    assert life.returncode == KILLED, died
+    for point, number in KILLS:
+        assert driver_jvm.run(DRIVER, root, number, **{VARIABLE: f"{point}=kill"}).returncode == KILLED, point
     assert driver_jvm.run(DRIVER, root, "third").returncode == 0, died
     assert support.without_flush(sorted(shown(root), key=repr)) == support.sessions_of(EVENTS), died
 
