@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructType
 
 from ..jvm.gateway import java_class, java_session, java_type, logical_plan, query_execution
 from .spark_expressions import class_name, items, tree
@@ -81,6 +81,16 @@ def needed_columns(read: DataFrame, made: Iterable[DataFrame]) -> set[str]:
             own = zip(read.columns, items(leaf.output()), strict=True)
             needed.update(name for name, column in own if found.contains(column))
     return needed
+
+
+def sql_types(spark: SparkSession, types: Iterable[DataType]) -> dict[DataType, str]:
+    """What SQL calls some types.
+
+    Args:
+        spark: a session.
+        types: they; each is asked for once: a call for each column of a wide frame takes longer than a micro-batch.
+    """
+    return {kind: str(java_type(spark, kind).sql()) for kind in set(types)}
 
 
 def _lasting_plan(frame: DataFrame) -> tuple[Any, bool]:
