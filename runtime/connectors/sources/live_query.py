@@ -274,6 +274,10 @@ class LiveSource:
             on_batch: takes the micro-batches: as many as the source's rate limit makes (``Trigger.AvailableNow``).
             at_once: one micro-batch, whatever the limit (``Trigger.Once``).
             whole: they have all columns.
+
+        Raises:
+            QueryError: Spark's query has failed.
+            Stopped: the job is to stop.
         """
         query = self.start(on_batch, {"once": True} if at_once else {"availableNow": True}, whole=whole)
         try:
