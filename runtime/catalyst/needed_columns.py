@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructType
 
 from ..jvm.gateway import java_class, java_session, java_type, logical_plan, query_execution
 from .spark_expressions import class_name, items, tree
+from .spark_plans import analyzed, contains
 
 #: Nodes that look at nothing but what their expressions name.  Of all others it is taken that they look at all that
 #: their children give: a union goes by places, Python code gets whole rows.
@@ -66,21 +67,54 @@ def needed_columns(read: DataFrame, made: Iterable[DataFrame]) -> set[str]:
     rdd = logical_plan(read).rdd()
     needed: set[str] = set()
     for frame in made:
-        plan = query_execution(frame).optimizedPlan()
+        plan, is_optimized = _lasting_plan(frame)
         found, leaves = plan.outputSet(), []
+        for columns in _looked_at(plan, is_optimized=is_optimized):
+            found = getattr(found, "$plus$plus")(columns)
         for node in _nodes(plan):
-            kind = class_name(node)
-            if kind == "LogicalRDD":
-                leaves += [node.outputSet()] if node.rdd().equals(rdd) else []
-            else:
-                looks_at = node.references() if kind in _BY_EXPRESSIONS else node.inputSet()
-                found = getattr(found, "$plus$plus")(looks_at)
-        for columns in leaves:
-            common = columns.intersect(found)
-            if common.size() == columns.size():
+            if class_name(node) == "LogicalRDD" and node.rdd().equals(rdd):
+                leaves.append(node)
+        for leaf in leaves:
+            if leaf.outputSet().subsetOf(found):
                 return set(read.columns)
-            needed.update(str(column.name()) for column in items(common.toSeq()))
+            # Spark gives a column the name that an expression spells, in upper or lower case.
+            own = zip(read.columns, items(leaf.output()), strict=True)
+            needed.update(name for name, column in own if found.contains(column))
     return needed
+
+
+def sql_types(spark: SparkSession, types: Iterable[DataType]) -> dict[DataType, str]:
+    """What SQL calls some types.
+
+    Args:
+        spark: a session.
+        types: they; each is asked for once: a call for each column of a wide frame takes longer than a micro-batch.
+    """
+    return {kind: str(java_type(spark, kind).sql()) for kind in set(types)}
+
+
+def _lasting_plan(frame: DataFrame) -> tuple[Any, bool]:
+    """The plan of a frame as it holds for every micro-batch, and whether it is an optimized one.
+
+    Spark's optimizer puts the time of now in, and with it leaves out what is of no use before or after some moment.
+    """
+    plan = analyzed(frame)
+    if contains(frame.sparkSession, plan, "CURRENT_LIKE"):
+        return plan, False
+    return query_execution(frame).optimizedPlan(), True
+
+
+def _looked_at(plan: Any, *, is_optimized: bool) -> Iterator[Any]:
+    """Sets of columns that some part of a plan looks at."""
+    for query in items(plan.subqueriesAll()):
+        yield query.outputSet()
+    for node in _nodes(plan):
+        kind = class_name(node)
+        if kind == "Project" and not is_optimized:  # an optimized one hands on what is looked at above it
+            made = (one for one in items(node.projectList()) if class_name(one) != "AttributeReference")
+            yield from (one.references() for one in made)
+        elif kind not in ("LogicalRDD", "SubqueryAlias"):
+            yield node.references() if kind in _BY_EXPRESSIONS else node.inputSet()
 
 
 def _nodes(plan: Any) -> Iterator[Any]:

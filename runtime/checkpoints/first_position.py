@@ -233,7 +233,7 @@ class FirstPositions:
                 delete_quietly(self._filesystem, self._rows)
             failpoint("first-position-saved")
 
-        live.drain(land, at_once=True)
+        live.drain(land, at_once=True, whole=True)  # another version of the job may take the landed rows
         if settled:
             return settled[-1]
         for source in self.sources:

@@ -68,7 +68,7 @@ class LiveSource:
 
     Args:
         frame: the user's streaming DataFrame.
-        narrowed: gives the same with nulls in columns that nobody looks at; asked when the query is first started.
+        narrowed: gives the same with nulls in columns that nobody looks at; asked once, when it is first needed.
         checkpoint: Spark's checkpoint folder for it, as a URI; the same for every trigger, so the hand-over between
             two triggers is at an exact offset.
         name: name of the job.
@@ -158,7 +158,12 @@ class LiveSource:
             self._hidden.close()
 
     def start(
-        self, on_batch: OnBatch, trigger: dict[str, Any], *, waits: Callable[[], bool] = lambda: False
+        self,
+        on_batch: OnBatch,
+        trigger: dict[str, Any],
+        *,
+        waits: Callable[[], bool] = lambda: False,
+        whole: bool = False,
     ) -> StreamingQuery:
         """Start the query, or go on with it where it was.
 
@@ -166,12 +171,13 @@ class LiveSource:
             on_batch: takes the micro-batches.
             trigger: Spark's.
             waits: asked before each of them whether it has to wait.
+            whole: they have all columns.
         """
         self._error, self._refusing, self._has_looked = None, False, False
         logging.getLogger("py4j.clientserver").addFilter(_is_news)  # once: it is the same one
         self.take_settings()
         assert self._hidden is not None
-        rows = self._hidden.adopt(self._read)
+        rows = self._hidden.adopt(self._frame if whole else self._read)
         writer = handing_over(rows.writeStream, self._hidden.session, self._guarded(on_batch, waits)).trigger(**trigger)
         writer = writer.option("checkpointLocation", self.checkpoint)
         # It is seen in descriptions of Spark jobs and in Spark's log, where nobody is to take it for the job.
@@ -261,14 +267,19 @@ class LiveSource:
             self.refuse()
             raise
 
-    def drain(self, on_batch: OnBatch, *, at_once: bool = False) -> None:
+    def drain(self, on_batch: OnBatch, *, at_once: bool = False, whole: bool = False) -> None:
         """Take everything that the source holds now; returns when all was handed over.
 
         Args:
             on_batch: takes the micro-batches: as many as the source's rate limit makes (``Trigger.AvailableNow``).
             at_once: one micro-batch, whatever the limit (``Trigger.Once``).
+            whole: they have all columns.
+
+        Raises:
+            QueryError: Spark's query has failed.
+            Stopped: the job is to stop.
         """
-        query = self.start(on_batch, {"once": True} if at_once else {"availableNow": True})
+        query = self.start(on_batch, {"once": True} if at_once else {"availableNow": True}, whole=whole)
         try:
             query.awaitTermination()
         except Exception as error:

@@ -16,10 +16,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from ...catalyst.columns import quoted
-from ...catalyst.needed_columns import frame_without_rows, needed_columns
+from ...catalyst.needed_columns import frame_without_rows, needed_columns, sql_types
 from ...connectors.sources.live_inputs import INPUT_COLUMN
 from ...connectors.sources.source_lanes import Lane, live_frame
-from ...jvm.gateway import java_type
 from ...operators.contract import EpochSpec
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ...spec import JobSpec, StageSpec
@@ -65,8 +64,7 @@ def _narrowed(job: JobSpec, number: int, lane: Lane) -> Lane:
     if not unneeded:
         return lane
     logger.debug("of the live input nobody looks at %s", ", ".join(unneeded))
-    # A call to the JVM for each column and each of its parts would take longer than a small micro-batch.
-    types = {kind: str(java_type(job.planning, kind).sql()) for kind in set(unneeded.values())}
+    types = sql_types(job.planning, unneeded.values())
     nulls = {name: f"CAST(NULL AS {types[kind]}) AS {quoted(name)}" for name, kind in unneeded.items()}
     return replace(lane, live=live.selectExpr(*(nulls.get(name, quoted(name)) for name in live.columns)))
 

@@ -14,7 +14,10 @@ import support
 from driver_jvm import KILLED, DriverJvm
 from driver_positions import BETWEEN, DURING, HISTORY, JOBS, LATER, OLD
 from failing import fail_at
+from mixedmode import MixedQuery
 from pyspark import cloudpickle
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 from support import World
 
 DRIVER = Path(driver_positions.__file__)
@@ -114,3 +117,35 @@ def test_first_rows_are_landed(world: World, kind: str, mode: str, monkeypatch: 
     assert not positions.exists()
     life("")
     assert sorted(row[2] for row in world.output()) == [*OLD, 4, 5, 6, 7, *HISTORY]
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_landed_rows_have_what_another_version_of_the_job_looks_at(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on with the rows that were landed for one that failed in its backlog and looked at fewer columns."""
+    cloudpickle.register_pickle_by_value(feeds)
+    world.spark.dataSource.register(feeds.Feed)
+    feeds.append(world.folder / "feed", *OLD)
+    options = {"path": str(world.folder / "feed"), "kind": "stream", "from": "start"}
+
+    found: dict[str, int] = {}
+
+    def start(aggregate: Column) -> MixedQuery:
+        rows = mixedmode.read(
+            history=world.history([("history", value, value) for value in HISTORY]),
+            live=world.spark.readStream.format("feed").options(**options).load(),
+        )
+        writer = rows.groupBy("key").agg(aggregate).writeStream.outputMode("update")
+        writer = writer.foreachBatch(lambda batch, _: found.update(map(tuple, batch.collect())))
+        query = writer.option("checkpointLocation", str(world.checkpoints)).option("pipeline.parallelism", 1).start()
+        world.queries.append(query)
+        return query
+
+    fail_at(monkeypatch, "epoch-before-apply=raise")
+    with pytest.raises(mixedmode.QueryError, match="failpoint"):
+        start(F.count("*")).awaitTermination(120)
+    fail_at(monkeypatch, "")
+    support.live(start(F.sum("value")))
+    assert found == {"history": sum(HISTORY), **{key: value for key, _, value in feeds.rows([*OLD])}}

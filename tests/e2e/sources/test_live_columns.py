@@ -43,6 +43,11 @@ def filtered(read: Read) -> Any:
     return read().where("value > 10").select("key", "ts")
 
 
+def spelt(read: Read) -> Any:
+    """With columns in other letters than theirs."""
+    return read().groupBy(F.col("KEY").alias("k")).agg(F.sum("Value").alias("total"), F.max("TS").alias("last"))
+
+
 def land(folder: Path, number: int) -> None:
     rows = [
         {"key": key, "ts": support.at(seconds).isoformat(), "value": seconds, "unused": "no number"}
@@ -76,8 +81,15 @@ def outcome(keyed: Any, mode: str, folder: Path, checkpoints: Path) -> list[str]
 
 @pytest.mark.parametrize(
     ("describe", "mode"),
-    [(sums, "update"), (windows, "append"), (duplicates, "append"), (joined, "append"), (filtered, "append")],
-    ids=["sums", "windows", "duplicates", "joined", "filtered"],
+    [
+        (sums, "update"),
+        (windows, "append"),
+        (duplicates, "append"),
+        (joined, "append"),
+        (filtered, "append"),
+        (spelt, "update"),
+    ],
+    ids=["sums", "windows", "duplicates", "joined", "filtered", "spelt"],
 )
 def test_what_no_stage_looks_at_is_not_read(
     spark: SparkSession, tmp_path: Path, describe: Callable[[Read], Any], mode: str

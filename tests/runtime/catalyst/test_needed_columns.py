@@ -33,6 +33,13 @@ def test_what_expressions_name_is_looked_at(spark: SparkSession) -> None:
     assert looked_at(spark, lambda rows: rows.withColumn("more", F.expr("unused + 1")).select("key")) == ["key"]
 
 
+def test_columns_have_their_own_names(spark: SparkSession) -> None:
+    """However expressions spell them: Spark does not tell upper from lower case."""
+    assert looked_at(spark, lambda rows: rows.groupBy("KEY").agg(F.sum("Amount"))) == ["key", "amount"]
+    assert looked_at(spark, lambda rows: rows.where("UNUSED > 1").select("Inner.A")) == ["inner", "unused"]
+    assert looked_at(spark, lambda rows: rows.select(F.col("Key").alias("other"), "AMOUNT")) == ["key", "amount"]
+
+
 def test_what_goes_out_is_looked_at(spark: SparkSession) -> None:
     """Rows that are handed on as they are have all columns."""
     assert looked_at(spark, lambda rows: rows.where("key > 1")) == list(COLUMNS)
@@ -64,6 +71,30 @@ def test_a_subquery_looks_too(spark: SparkSession) -> None:
     def above_the_greatest(rows: DataFrame) -> DataFrame:
         return spark.sql("SELECT key FROM {rows} WHERE key > (SELECT max(unused) FROM {rows})", rows=rows)
 
+    def the_first(rows: DataFrame) -> DataFrame:
+        return spark.sql("SELECT key, (SELECT unused FROM {rows}) AS first FROM {rows}", rows=rows)
+
     assert looked_at(spark, above_the_greatest) == ["key", "unused"]
+    assert looked_at(spark, the_first) == ["key", "unused"]
     assert looked_at(spark, lambda rows: rows.select("key"), lambda rows: rows.select("amount")) == ["key", "amount"]
     assert looked_at(spark, lambda rows: rows.where("false")) == []
+
+
+def test_what_is_of_no_use_yet_is_looked_at(spark: SparkSession) -> None:
+    """Micro-batches go on for days: what expressions say of a moment holds before it, or behind it, only."""
+    before, after = ("TIMESTAMP'9999-01-01' > now()", "current_date() > DATE'9999-01-01'")
+    later = [
+        lambda rows: rows.selectExpr(f"CASE WHEN {before} THEN key ELSE amount END"),
+        lambda rows: rows.selectExpr("key", f"if({after}, inner.a, amount)").drop("key"),
+        lambda rows: rows.where(f"{before} OR unused > 1").select("key"),
+        lambda rows: (
+            rows.withColumn("seen", F.now()).alias("all").where(f"{after} AND unused > 1").groupBy("key").count()
+        ),
+    ]
+    expected = [["key", "amount"], ["amount", "inner"], ["key", "unused"], ["key", "unused"]]
+    assert [looked_at(spark, make) for make in later] == expected
+
+
+def test_the_time_of_now_asks_for_no_other_columns(spark: SparkSession) -> None:
+    """A column of it beside those that are handed on."""
+    assert looked_at(spark, lambda rows: rows.withColumn("seen", F.now()).select("key", "seen")) == ["key"]
