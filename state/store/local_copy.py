@@ -17,6 +17,7 @@ import contextlib
 import hashlib
 import logging
 import os
+import resource
 import shutil
 import threading
 import uuid
@@ -41,6 +42,9 @@ logger = logging.getLogger(__name__)
 
 #: The backend that tasks read state with.
 BACKEND: Callable[[int], StateBackend] = RocksDBBackend
+#: A process that may have few files open, such as 256 on macOS, holds fewer copies.
+_LEAST_OPEN, _MOST_OPEN = 8, 32
+_FILES_OF_A_COPY = 32
 
 
 class LocalStateCopy:
@@ -144,11 +148,26 @@ class LocalStateCopy:
         return CorruptStateError(f"{error}. The checkpoint's files are whole, this local copy is not: start again")
 
 
-class LocalStateCache:
-    """The local copies that a process holds open, least recently used first; only for the process that made it."""
+def most_open() -> int:
+    """How many local copies a process holds open: of files it may have open, a copy takes a dozen and sometimes more.
 
-    def __init__(self, max_open: int = 8) -> None:
-        self._max_open = max_open
+    With fewer than the process has shards, each epoch would build copies anew, since shards come in turn.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return _MOST_OPEN
+    return max(_LEAST_OPEN, min(limit // _FILES_OF_A_COPY, _MOST_OPEN))
+
+
+class LocalStateCache:
+    """The local copies that a process holds open, least recently used first; only for the process that made it.
+
+    Args:
+        max_open: how many; None: :func:`most_open`.
+    """
+
+    def __init__(self, max_open: int | None = None) -> None:
+        self._max_open = most_open() if max_open is None else max_open
         self._held: OrderedDict[tuple[str, int, str], LocalStateCopy] = OrderedDict()
         self._backend: StateBackend | None = None
         self._roots: set[str] = set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -164,6 +165,26 @@ def test_least_recently_used_local_copies_are_closed(workspace: Workspace) -> No
     with pytest.raises(CheckpointError, match="is closed"):
         oldest.get(b"x")
     assert workspace.local_copy(first, shard=0).get(stored(0, 1)) == b"old"
+
+
+def test_shards_in_turn_keep_their_local_copies(workspace: Workspace) -> None:
+    """A process that works on 32 shards, epoch by epoch, builds the copy of each once."""
+    first, second = two_epochs(workspace)
+    for manifest in (first, first, second):
+        for shard in range(32):
+            workspace.local_copy(manifest, shard=shard)
+    assert (workspace.cache.rebuilds, workspace.cache.evictions) == (32, 0)
+
+
+@pytest.mark.parametrize(
+    ("may_open", "held"), [(256, 8), (64, 8), (512, 16), (1024, 32), (1 << 20, 32), (resource.RLIM_INFINITY, 32)]
+)
+def test_fewer_copies_are_held_where_few_files_may_be_open(
+    monkeypatch: pytest.MonkeyPatch, may_open: int, held: int
+) -> None:
+    """By the process's own limit, as ``ulimit -n`` says it."""
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (may_open, may_open))
+    assert local_copy_module.most_open() == held
 
 
 def test_evicting_a_local_copy_whose_folder_is_gone(workspace: Workspace) -> None:
