@@ -16,6 +16,7 @@ from ...runtime.catalyst.star_columns import starred
 from ...runtime.operators.aggregate.grouping import GroupingSets
 from ..inputs.schemas import find_column, is_path, missing_column, quoted_columns
 from ..stages.aggregates.computed_arguments import with_computed_arguments
+from ..stages.aggregates.functions import CallsFunctionError
 from ..stages.aggregates.pivot import Pivot
 from ..stages.aggregates.stage import aggregate_stage
 from ..stages.group_state import plan_group_state
@@ -121,8 +122,17 @@ class MixedGroupedData(ProcessorMethods[Frame]):
         columns = _aggregates(exprs)
         if not isinstance(columns, dict):
             columns = starred(self._of_frames(columns))(self._own.known.inputs.template)
-        rows, given = with_computed_arguments(self._rows, self._keys, self._own.aggregates(columns))
-        return self._result(aggregate_stage(rows, self._keys, given, self._grouping, self._pivot))
+        return self._result(self._aggregate(self._own.aggregates(columns)))
+
+    def _aggregate(self, given: Any) -> KeyedStage:
+        try:
+            return aggregate_stage(self._rows, self._keys, given, self._grouping, self._pivot)
+        except CallsFunctionError as error:  # few do, and to look for it takes an analysis
+            computed = with_computed_arguments(self._rows, self._keys, given)
+            if computed is None:
+                raise PlanError(*error.args) from None
+        rows, given = computed
+        return aggregate_stage(rows, self._keys, given, self._grouping, self._pivot)
 
     def count(self) -> Frame:
         """Counts the rows of each group, in a column ``count``: ``orders.groupBy("customer").count()``."""

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -24,7 +23,7 @@ from ....runtime.catalyst.spark_expressions import (
     tree,
     without_alias,
 )
-from ....runtime.catalyst.spark_plans import analyzed, contains
+from ....runtime.catalyst.spark_plans import analyzed
 from ..keys import Keys
 from ..stage import StageInput
 
@@ -35,32 +34,27 @@ _PREFIX = "__udf "
 _ID = re.compile(r"#\d+L?")
 
 
-def with_computed_arguments(rows: StageInput, keys: Keys, given: Any) -> tuple[StageInput, Any]:
+def with_computed_arguments(rows: StageInput, keys: Keys, given: Sequence[Column]) -> tuple[StageInput, Any] | None:
     """The rows with a column for each call, and the aggregates over these columns.
 
     Args:
         rows: what is aggregated.
         keys: the grouping.
-        given: the expressions; a dict of column to function name has no calls.
+        given: the expressions, of which some call a function.
 
     Returns:
-        Both as they are, if nothing is called, or if that cannot be told apart: planning them says why.
+        Both; None: two calls that differ cannot be told apart, or calls are of another kind or elsewhere in the plan.
     """
-    if isinstance(given, dict) or not given:
-        return rows, given
     template = rows.inputs.template
     spark = template.sparkSession
     columns = [F.col(key) if isinstance(key, str) else key for key in keys.given]
-    try:
-        plan = analyzed(template.groupBy(*columns).agg(*given))
-    except (AnalysisException, ParseException):
-        return rows, given
-    if class_name(plan) != "Aggregate" or not contains(spark, plan, "PYTHON_UDF", "SCALA_UDF"):
-        return rows, given
+    plan = analyzed(template.groupBy(*columns).agg(*given))
+    if class_name(plan) != "Aggregate":
+        return None
     outputs = list(items(plan.aggregateExpressions()))[-len(given) :]
     calls = _calls(outputs)
-    if calls is None or not calls:
-        return rows, given
+    if not calls:
+        return None
 
     def called(node: Any) -> Any:
         return next((attribute(spark, name) for name, call in calls.items() if node.semanticEquals(call)), None)

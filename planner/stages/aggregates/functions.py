@@ -57,10 +57,15 @@ _NEAREST = {
 _ID = re.compile(r"#\d+L?")
 
 
+class CallsFunctionError(PlanError):
+    """An argument calls a user-defined function."""
+
+
 def plan_function(expression: Any, name: str, partials: PartialColumns) -> PlannedResult:
     """Plan one call; ``expression`` is Spark's analyzed AggregateExpression.
 
     Raises:
+        CallsFunctionError: an argument calls a user-defined function.
         PlanError: the function is not supported.
     """
     if class_name(expression.aggregateFunction()) == "PythonUDAF":
@@ -71,13 +76,11 @@ def plan_function(expression: Any, name: str, partials: PartialColumns) -> Plann
             " Spark's"
         )
     for kind in map(class_name, tree(expression)):
-        problem = "calls a user-defined function" if _UDF.search(kind) else None
-        # Its text does not say what is looked up, and each epoch would look it up again.
-        problem = "contains a subquery" if kind in _SUBQUERIES else problem
-        if problem is not None:
-            raise PlanError(
-                f"agg: {expression.sql()} {problem}; compute it with withColumn before groupBy and aggregate the column"
-            )
+        instead = "compute it with withColumn before groupBy and aggregate the column"
+        if _UDF.search(kind):
+            raise CallsFunctionError(f"agg: {expression.sql()} calls a user-defined function; {instead}")
+        if kind in _SUBQUERIES:  # its text does not say what is looked up, and each epoch would look it up again
+            raise PlanError(f"agg: {expression.sql()} contains a subquery; {instead}")
     function = expression.aggregateFunction()
     shown = str(function.prettyName())
     while (replacement := _replacement(function)) is not None:
