@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType
 
-from ..jvm.gateway import java_class, java_session, java_type, logical_plan, query_execution
+from ..jvm.gateway import java_type, logical_plan, query_execution
 from .spark_expressions import class_name, items, tree
 from .spark_plans import analyzed, contains
 
@@ -42,23 +42,11 @@ _BY_EXPRESSIONS = frozenset(
 )
 
 
-def frame_without_rows(spark: SparkSession, schema: StructType) -> DataFrame:
-    """A frame of one partition without rows, of which Spark's optimizer does not know that it has none.
-
-    Args:
-        spark: its session.
-        schema: its columns.
-    """
-    context: Any = spark.sparkContext._jsc
-    rdd = context.parallelize(java_class(spark, "java.util.ArrayList")(), 1).rdd()
-    return DataFrame(java_session(spark).internalCreateDataFrame(rdd, java_type(spark, schema), False), spark)
-
-
 def needed_columns(read: DataFrame, made: Iterable[DataFrame]) -> set[str]:
     """The columns that are looked at.
 
     Args:
-        read: of :func:`frame_without_rows`; no two of its columns have one name.
+        read: of :func:`.spark_session.frame_without_rows`; no two of its columns have one name.
         made: frames that were made of it, and of others.
 
     Raises:

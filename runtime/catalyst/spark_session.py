@@ -13,7 +13,7 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from ..jvm.gateway import java_class, java_session, java_texts, session_state
+from ..jvm.gateway import java_class, java_session, java_texts, java_type, session_state
 from .spark_plans import analyzed, frame_of
 
 logger = logging.getLogger(__name__)
@@ -50,6 +50,18 @@ def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
     """A frame without rows; PySpark's own way makes RDDs, which takes as long as an analysis."""
     session, rows = java_session(spark), java_class(spark, "java.util.ArrayList")()
     return DataFrame(session.createDataFrame(rows, session.parseDataType(schema.json())), spark)
+
+
+def frame_without_rows(spark: SparkSession, schema: StructType) -> DataFrame:
+    """A frame of one partition without rows, of which Spark's optimizer does not know that it has none.
+
+    Args:
+        spark: its session.
+        schema: its columns.
+    """
+    context: Any = spark.sparkContext._jsc
+    rdd = context.parallelize(java_class(spark, "java.util.ArrayList")(), 1).rdd()
+    return DataFrame(java_session(spark).internalCreateDataFrame(rdd, java_type(spark, schema), False), spark)
 
 
 def to_df() -> Any:

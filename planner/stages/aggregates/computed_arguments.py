@@ -6,7 +6,6 @@ of the user's has a name and no text, so it is called before, as if ``withColumn
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,12 +25,11 @@ from ....runtime.catalyst.spark_expressions import (
 from ....runtime.catalyst.spark_plans import analyzed
 from ..keys import Keys
 from ..stage import StageInput
+from .functions import text_of_call
 
 #: Calls for each row; those for all rows of a group are aggregates by themselves.
 _CALLS = ("PythonUDF", "ScalaUDF")
 _PREFIX = "__udf "
-#: Spark writes the columns of a pandas function with their ids.
-_ID = re.compile(r"#\d+L?")
 
 
 def with_computed_arguments(rows: StageInput, keys: Keys, given: Sequence[Column]) -> tuple[StageInput, Any] | None:
@@ -81,7 +79,7 @@ def _calls(outputs: Sequence[Any]) -> dict[str, Any] | None:
     for output in outputs:
         for aggregate in tree(output):
             for call in _outermost(aggregate) if class_name(aggregate) == "AggregateExpression" else ():
-                name = _PREFIX + _ID.sub("", str(call.sql()))
+                name = _PREFIX + text_of_call(call)
                 if not found.setdefault(name, call).semanticEquals(call):
                     return None
     return found

@@ -53,8 +53,12 @@ _NEAREST = {
     "Sketch": "approx_count_distinct, or collect_set",
     "Bitmap": "count_distinct",
 }
-#: Spark writes the columns of a pandas function with their ids.
 _ID = re.compile(r"#\d+L?")
+
+
+def text_of_call(expression: Any) -> str:
+    """A call of a user-defined function as SQL; Spark writes the columns of a pandas function with their ids."""
+    return _ID.sub("", str(expression.sql()))
 
 
 class CallsFunctionError(PlanError):
@@ -69,11 +73,10 @@ def plan_function(expression: Any, name: str, partials: PartialColumns) -> Plann
         PlanError: the function is not supported.
     """
     if class_name(expression.aggregateFunction()) == "PythonUDAF":
-        text = _ID.sub("", str(expression.sql()))
         raise PlanError(
-            f"agg: {text} is a pandas function over all rows of a group, and what it gives for some of them cannot be"
-            " merged with what it gives for others; use transformWithStateInPandas and keep what can, or functions of"
-            " Spark's"
+            f"agg: {text_of_call(expression)} is a pandas function over all rows of a group, and what it gives for some"
+            " of them cannot be merged with what it gives for others; use transformWithStateInPandas and keep what can,"
+            " or functions of Spark's"
         )
     for kind in map(class_name, tree(expression)):
         instead = "compute it with withColumn before groupBy and aggregate the column"

@@ -18,7 +18,7 @@ from pyspark.sql.classic.dataframe import DataFrame
 
 from ...jvm.compiled_class import compiled_class
 from ...jvm.gateway import new
-from ..needed_columns import frame_without_rows
+from ..spark_session import frame_without_rows
 from .micro_batch import AlikeFrames, note_partitions, query_behind
 
 if TYPE_CHECKING:

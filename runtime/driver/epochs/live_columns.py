@@ -16,7 +16,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from ...catalyst.columns import quoted
-from ...catalyst.needed_columns import frame_without_rows, needed_columns, sql_types
+from ...catalyst.needed_columns import needed_columns, sql_types
+from ...catalyst.spark_session import frame_without_rows
 from ...connectors.sources.live_inputs import INPUT_COLUMN
 from ...connectors.sources.source_lanes import Lane, live_frame
 from ...operators.contract import EpochSpec
