@@ -64,6 +64,8 @@ def with_attributes(spark: SparkSession, node: Any, known: Mapping[int, Any]) ->
         node: the expression.
         known: by the id of a column what takes its place; all others stay.
     """
+    if not known:
+        return node
     return replaced(
         spark, node, lambda one: known.get(one.exprId().id()) if class_name(one) == "AttributeReference" else None
     )

@@ -7,6 +7,7 @@ fewer rows of them, and takes as long as what it does behind.  So some rows of a
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,8 @@ logger = logging.getLogger(__name__)
 LEAST_BYTES = 32 << 20
 #: With so many rows a key Spark's partial aggregation pays, by what files say of their rows, which is rather too few.
 MANY_ROWS = 2.0
+#: The same where Spark sorts rows to aggregate them: it then sorts them once instead of twice.
+MANY_ROWS_TO_SORT = 6.0
 #: The same of windows: the rows that are looked at lie together, so the same keys come again in other windows.
 MANY_ROWS_IN_WINDOWS = 4.0
 #: How many rows are looked at.
@@ -44,15 +47,17 @@ _PLAIN = ("Project", "Filter", "SubqueryAlias", "Union", "LogicalRelation")
 
 @dataclass(frozen=True)
 class KeySample:
-    """What some rows of an aggregate's input say of the keys."""
+    """What some rows of an aggregate's input say of the keys, and of the texts that are kept of them."""
 
     #: About how many rows of all have the same key.
     rows_per_key: float
-    #: Bytes of the longest text among the keys; 0: no key is a text.
-    longest_text: int
+    #: Bytes of the longest text; 0: there are none; infinite: not all have been looked at.
+    longest_text: float
 
     def hardly_repeat(self, operator: KeyedOperator) -> bool:
         """Whether so few rows have the same key that Spark shuffles them as they are; ``operator``: the stage's."""
+        if isinstance(operator, AggregateOperator) and operator.sorts_rows:
+            return self.rows_per_key < MANY_ROWS_TO_SORT
         windows = isinstance(operator, AggregateOperator) and operator.windows
         return self.rows_per_key < (MANY_ROWS_IN_WINDOWS if windows else MANY_ROWS)
 
@@ -73,15 +78,25 @@ def key_sample(operator: KeyedOperator, frame: DataFrame) -> KeySample | None:
         rows = _expected_rows(frame)
         if rows is None:
             return None
-        keys = _first_keys(operator.keys_of(frame))
+        keys, are_whole = _keys_and_texts(operator, frame)
     except (Py4JError, PySparkException) as error:  # whoever reads all rows says what is wrong
         logger.info("Spark does not show some rows of stage %s: %s", operator.uid, error)
         return None
     if not keys.num_rows:
         return None
-    per_key = rows_per_key(*sampled(keys, keys.column_names), rows)
+    per_key = rows_per_key(*sampled(keys, keys.column_names[: len(operator.keys)]), rows)
     logger.info("about %.1f rows of stage %s have the same key", per_key, operator.uid)
-    return KeySample(per_key, max(map(_longest_text, keys.columns)))
+    return KeySample(per_key, max(map(_longest_text, keys.columns)) if are_whole else math.inf)
+
+
+def _keys_and_texts(operator: AggregateOperator, frame: DataFrame) -> tuple[pa.Table, bool]:
+    """The keys of some rows and behind them the texts, and whether these are all there."""
+    if operator.kept_texts:
+        try:
+            return _first_keys(operator.keys_of(frame, texts=True)), True
+        except (Py4JError, PySparkException) as error:
+            logger.info("nobody looks at texts of stage %s: %s", operator.uid, error)
+    return _first_keys(operator.keys_of(frame)), not operator.sorts_rows
 
 
 def _first_keys(keys: DataFrame) -> pa.Table:

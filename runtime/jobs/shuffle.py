@@ -28,7 +28,6 @@ import math
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -37,6 +36,7 @@ from ..catalyst.columns import quoted
 from ..catalyst.even_scans import are_even_scans_wanted, evenly_scanned
 from ..catalyst.spark_buckets import SETTINGS, partitions_in_place
 from ..catalyst.spark_plans import PYTHON_NODES, executed_text, hash_partitions, uppermost_exchange
+from ..catalyst.types.value_sizes import value_bits
 from ..operators.aggregate.definition import Aggregation
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ..tasks.shard.shard_routing import ShardRouting
@@ -62,7 +62,7 @@ _OF_MANY_ROWS = {
 _OF_NARROW_ROWS = {"spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1)}
 #: Bytes of a row that is narrow: 64 MiB for a batch.
 _NARROW_BYTES = 1024
-#: Texts of keys are short if the longest of those that were looked at has so many bytes.  A longer one may come later:
+#: Texts are short if the longest of those that were looked at has so many bytes.  A longer one may come later:
 #: so rows with texts go to Python in batches of fewer.
 SHORT_TEXT_BYTES, _ROWS_WITH_TEXTS = 256, "8192"
 #: Rows of a key on one side of a join; more are where Spark can spill them.
@@ -150,29 +150,18 @@ def _shard(key_group: str, max_parallelism: int, parallelism: int) -> str:
     return f"CAST({key_group} * {parallelism} DIV {max_parallelism} AS int)"
 
 
-def _are_narrow(operator: KeyedOperator, *, short_keys: bool) -> bool:
+def _are_narrow(operator: KeyedOperator, *, short_texts: bool) -> bool:
     """Whether all that an aggregate hands to Python is of types whose values have one size, and little in all.
 
     Args:
         operator: the stage's.
-        short_keys: of texts among the keys some have been looked at, and are short.
+        short_texts: of the texts some have been looked at, and are short.
     """
     if not isinstance(operator, Aggregation):
         return False
-    text = SHORT_TEXT_BYTES * 8 if short_keys else math.inf
-    keys = [_bits(field.type, text) for field in operator.key_schema]
-    return sum(keys) + sum(_bits(data_type, math.inf) for data_type in operator.partials.types) <= _NARROW_BYTES * 8
-
-
-def _bits(data_type: pa.DataType, text: float) -> float:
-    """Size of each value of a type; infinite if they differ, ``text`` of texts."""
-    if pa.types.is_struct(data_type):
-        return sum(_bits(field.type, text) for field in data_type)
-    if pa.types.is_string(data_type) or pa.types.is_binary(data_type):
-        return text
-    if pa.types.is_primitive(data_type) or pa.types.is_decimal(data_type):
-        return float(data_type.bit_width)
-    return math.inf
+    text = SHORT_TEXT_BYTES * 8 if short_texts else math.inf
+    types = (*(field.type for field in operator.key_schema), *operator.partials.types)
+    return sum(value_bits(data_type, text) for data_type in types) <= _NARROW_BYTES * 8
 
 
 class HashExchange(ShardRouting):
@@ -183,7 +172,7 @@ class HashExchange(ShardRouting):
         operator: an operator for which it :meth:`is_possible`.
         parallelism: number of shards.
         many_rows: whether it is for a sorted pass.
-        short_keys: see :func:`_are_narrow`.
+        short_texts: see :func:`_are_narrow`.
     """
 
     def __init__(
@@ -193,18 +182,20 @@ class HashExchange(ShardRouting):
         parallelism: int,
         *,
         many_rows: bool = False,
-        short_keys: bool = False,
+        short_texts: bool = False,
     ) -> None:
-        self._keys = len(operator.key_columns)
+        # A sorted pass groups by the two times of a window.
+        flat = len(operator.flat_windows) if many_rows and isinstance(operator, Aggregation) else 0
+        self._keys = len(operator.key_columns) + flat
         self._parallelism = parallelism
         # Without adaptive execution, which would merge small partitions of the exchange.
         settings = {"spark.sql.shuffle.partitions": str(parallelism), "spark.sql.adaptive.enabled": "false"}
         if many_rows:
             # How many rows of the user's number are still little is not known: it may be all.
             its_own = any(spark.conf.get(name, None) is not None for name in (_BATCH_ROWS, *_OF_NARROW_ROWS))
-            narrow = _are_narrow(operator, short_keys=short_keys) and not its_own
+            narrow = _are_narrow(operator, short_texts=short_texts) and not its_own
             wanted = _OF_MANY_ROWS | (_OF_NARROW_ROWS if narrow else {})
-            if narrow and not _are_narrow(operator, short_keys=False):
+            if narrow and not _are_narrow(operator, short_texts=False):
                 wanted |= {_BATCH_ROWS: _ROWS_WITH_TEXTS}
             settings |= {name: value for name, value in wanted.items() if spark.conf.get(name, None) is None}
         super().__init__(spark, settings)

@@ -166,7 +166,7 @@ class StageJobs:
         if isinstance(way, HashExchange) and task.epoch.style == "sorted":
             sample = key_sample(self.operator, frame)
             if sample is not None and 0 < sample.longest_text <= SHORT_TEXT_BYTES:
-                way = self._hash_exchange("sorted", len(task.states.manifests), short_keys=True)
+                way = self._hash_exchange("sorted", len(task.states.manifests), short_texts=True)
         as_unscaled = way is not self._in_place and not self._has_wide_sums
         for its in self.shard_rows.forms_of(task, as_unscaled=as_unscaled):
             if sample is not None and sample.hardly_repeat(self.operator):
@@ -264,12 +264,12 @@ class StageJobs:
         """An epoch of the stream has had so many."""
         self._rows = rows
 
-    def _hash_exchange(self, style: str, parallelism: int, *, short_keys: bool = False) -> HashExchange:
-        if (style, short_keys) not in self._hash_exchanges:
-            self._hash_exchanges[style, short_keys] = HashExchange(
-                self.spark, self.operator, parallelism, many_rows=style == "sorted", short_keys=short_keys
+    def _hash_exchange(self, style: str, parallelism: int, *, short_texts: bool = False) -> HashExchange:
+        if (style, short_texts) not in self._hash_exchanges:
+            self._hash_exchanges[style, short_texts] = HashExchange(
+                self.spark, self.operator, parallelism, many_rows=style == "sorted", short_texts=short_texts
             )
-        return self._hash_exchanges[style, short_keys]
+        return self._hash_exchanges[style, short_texts]
 
     def note_not_prepared(self, refusal: PreparationRefusal) -> None:
         """A task has left the few rows of an epoch to Spark; ``refusal``: why."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -13,6 +14,7 @@ from pyspark.sql.types import DataType, StructType
 from ....state.keys.key_hash import is_hashable
 from ....state.keys.registry import StateRegistry
 from ...catalyst.types.arrow_types import arrow_schema
+from ...catalyst.types.value_sizes import value_bits
 from ...scan.partial_scans import Overlap
 from ..columnar.unscaled_sums import UnscaledSum, UnscaledSums
 from ..contract import KeyedOperator
@@ -24,6 +26,8 @@ from .results import Result
 
 #: The number of rows, as the planner writes it for ``count(*)``.
 COUNT_ROWS = "count(1)"
+#: Partial aggregates that keep one of their arguments' values begin so.
+_CHOOSING = tuple(f"{name}(" for name in ("max", "min", "first", "last", "any_value", "max_by", "min_by"))
 #: Name of the one state variable.
 STATE_NAME = "aggregate"
 
@@ -238,6 +242,26 @@ class Aggregation(KeyedOperator):
         if not is_plain or given is None or given.sliding is not None or given.ordered:
             return False
         return all(is_hashable(field.type) for field in self.key_schema)
+
+    @property
+    def sorts_rows(self) -> bool:
+        """True if Spark sorts rows to aggregate them: what it keeps of a group is not of one size."""
+        return any(math.isinf(value_bits(data_type)) for data_type in self.partials.types)
+
+    @property
+    def kept_texts(self) -> tuple[str, ...]:
+        """The SQL of the partial aggregates with texts, if each keeps one of those that it meets; else empty."""
+        labelled = zip(self.partials.labels, self.partials.types, strict=True)
+        found = {sql: data_type for sql, data_type in labelled if math.isinf(value_bits(data_type))}
+        choose = all(sql.startswith(_CHOOSING) for sql in found)
+        return tuple(found) if choose and not any(math.isinf(value_bits(one, text=0)) for one in found.values()) else ()
+
+    @property
+    def flat_windows(self) -> tuple[int, ...]:
+        """Places of keys that are windows of Spark's own making, which are never null; none with grouping sets."""
+        if self.grouping is not None:
+            return ()
+        return tuple(place for place, key in enumerate(self.keys) if key.kind == "window" and key.is_call)
 
     @property
     def unscaled_sums(self) -> UnscaledSums | None:

@@ -20,7 +20,7 @@ append are put into time order before they leave.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,8 +31,10 @@ from pyspark.sql.types import StructField, StructType
 
 from ....state.keys.registry import StateRegistry
 from ...catalyst.columns import quoted
+from ...catalyst.spark_expressions import as_column, items, parsed
 from ...catalyst.struct_fields import recast
 from ...catalyst.types.arrow_types import arrow_schema
+from ...catalyst.window_columns import group_columns, group_names, window, window_sql
 from ..arrival_order import ARRIVAL_COLUMNS, arrival_columns, with_arrival
 from ..contract import EpochSpec, EvolvedOperator, OutputsUnsorted, ShardContext
 from .columns import GROUPING_ID_COLUMN, MAX_TIME_COLUMN, ROWS_COLUMN, SESSION_END_COLUMN, SESSION_START_COLUMN
@@ -131,7 +133,8 @@ class AggregateOperator(Aggregation, OutputsUnsorted):
             as_unscaled: the :attr:`unscaled_sums` are whole numbers.
         """
         assert self.group_columns is not None, "prepare() runs on the driver only"
-        return self._prepared(_as_unscaled(self.group_columns, as_unscaled), frame, epoch)
+        flat = self.flat_windows if epoch.style == "sorted" else ()
+        return self._prepared(_as_unscaled(self.group_columns, as_unscaled), frame, epoch, flat)
 
     def prepare_scan(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
         """The same for tasks that scan files, who make windows that overlap of panes."""
@@ -153,17 +156,31 @@ class AggregateOperator(Aggregation, OutputsUnsorted):
         """
         given = self.group_columns
         assert given is not None, "prepare_rows() runs on the driver only"
-        names = [f"__g{i}" for i in range(len(given.keys))]
-        keyed = frame.select("*", *[column.alias(name) for column, name in zip(given.keys, names, strict=True)])
-        keys = tuple(F.col(name) for name in names)
-        return self._prepared(_as_unscaled(replace(given, keys=keys), as_unscaled), keyed.repartition(*keys), epoch)
+        names = [f"__g{place}" for place in range(len(given.keys))]
+        spread = group_columns(given.keys, names, self.flat_windows)
+        keyed = frame.select("*", *spread).repartition(*[F.col(name) for name in group_names(names, self.flat_windows)])
+        keys = tuple(window(name) if place in self.flat_windows else F.col(name) for place, name in enumerate(names))
+        return self._prepared(_as_unscaled(replace(given, keys=keys), as_unscaled), keyed, epoch, self.flat_windows)
 
-    def keys_of(self, frame: DataFrame) -> DataFrame:
-        """The key of each row; the operator :attr:`can_aggregate_once`."""
+    def keys_of(self, frame: DataFrame, *, texts: bool = False) -> DataFrame:
+        """The key of each row; the operator :attr:`can_aggregate_once`.
+
+        Args:
+            frame: the input.
+            texts: with what :attr:`kept_texts` are chosen from, behind the keys.
+        """
         assert self.group_columns is not None, "keys_of() runs on the driver only"
-        return frame.select(*[column.alias(f"__g{i}") for i, column in enumerate(self.group_columns.keys)])
+        columns = [column.alias(f"__g{place}") for place, column in enumerate(self.group_columns.keys)]
+        if texts:
+            calls = [parsed(frame.sparkSession, sql) for sql in self.kept_texts]
+            arguments = [as_column(frame.sparkSession, one) for call in calls for one in items(call.children())]
+            columns += [column.alias(f"__t{place}") for place, column in enumerate(arguments)]
+        return frame.select(*columns)
 
-    def _prepared(self, given: GroupColumns, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
+    def _prepared(
+        self, given: GroupColumns, frame: DataFrame, epoch: EpochSpec, flat: Collection[int] = ()
+    ) -> DataFrame:
+        """Partial aggregates; ``flat``: the places of windows that are two columns until all is aggregated."""
         frame, partials = self._in_order(given, frame, epoch)
         names = [f"__k{i}" for i in range(len(given.keys))]
         groups = [column.alias(name) for column, name in zip(given.keys, names, strict=True)]
@@ -177,7 +194,9 @@ class AggregateOperator(Aggregation, OutputsUnsorted):
                 # As numbers: Spark adds days by the calendar of the time zone, and looks at it for each row.
                 is_latest = f"unix_micros(__time) < unix_micros({start}) + {slide_us}L"
             counted = [f"count_if({is_latest}) AS {ROWS_COLUMN}"]
-            groups = [F.col(name) for name in names]
+            groups = group_columns([F.col(name) for name in names], names, flat)
+        elif flat:
+            groups = group_columns(given.keys, names, flat)
         elif self.grouping is not None:
             frame = frame.select("*", *groups)
         for place, (key, column) in enumerate(zip(self.keys, given.keys, strict=False)):
@@ -198,12 +217,12 @@ class AggregateOperator(Aggregation, OutputsUnsorted):
             types = [given.own_types.get(field.name, field.dataType) for field in fields]
             partial = recast(partial, list(map(StructField, partial.columns, types)))
         selected: list[str] = []
-        for key, name in zip(self.keys, names, strict=False):
+        for place, (key, name) in enumerate(zip(self.keys, names, strict=False)):
             if key.kind == "session":
                 selected += [f"{name}.start AS {SESSION_START_COLUMN}", f"{name}.end AS {SESSION_END_COLUMN}"]
             else:
-                selected.append(f"{name} AS {quoted(key.column)}")
-        return partial.selectExpr(*selected, *others, *partial.columns[len(names) + len(others) :])
+                selected.append(f"{window_sql(name) if place in flat else name} AS {quoted(key.column)}")
+        return partial.selectExpr(*selected, *others, *partial.columns[len(names) + len(flat) + len(others) :])
 
     def prepares_by(self, epoch: EpochSpec) -> Hashable:
         """Whether the rows have to be put in order."""

@@ -63,6 +63,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str | None]]:
     monkeypatch.setattr(rows_as_they_are, "LEAST_BYTES", 0)
     monkeypatch.setattr(rows_as_they_are, "MANY_ROWS", float("inf"))
     monkeypatch.setattr(rows_as_they_are, "MANY_ROWS_IN_WINDOWS", float("inf"))
+    monkeypatch.setattr(rows_as_they_are, "MANY_ROWS_TO_SORT", float("inf"))
     return found
 
 
@@ -168,9 +169,8 @@ def test_only_rows_that_can_be_looked_at_twice_are(
 def test_spark_reckons_with_the_size_of_rows_only_where_they_have_different_ones(
     files: DataFrame, plans: Any, spark: SparkSession, key: str
 ) -> None:
-    """Values that are texts may be of any length; what the user has set stays, and no number of rows of the user's is
-    without bound."""
-    numbers = [F.sum("v"), F.max("ts"), *([F.max("t")] if key == "t" else [])]
+    """Lists may be of any length; what the user has set stays, and no number of rows of the user's is without bound."""
+    numbers = [F.sum("v"), F.max("ts"), *([F.collect_set("t")] if key == "t" else [])]
     ours(files, [key], numbers)
     for name, value in ((BYTES, "8m"), (ROWS_AT_ONCE, "100000")):
         spark.conf.set(name, value)
@@ -185,17 +185,55 @@ LONG = "rpad(t, 300, 'x')"
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "known"),
-    [("t", "v", 2**31 - 1), (LONG, "v", None), ("t", "t", None), ("array(t)", "v", None)],
-    ids=["short keys", "long keys", "texts as values", "texts in lists"],
+    ("key", "wanted", "known"),
+    [
+        ("t", "max(v)", 2**31 - 1),
+        (LONG, "max(v)", None),
+        ("array(t)", "max(v)", None),
+        ("own", "max(upper(t))", 2**31 - 1),
+        ("own", "max_by(t, v)", 2**31 - 1),
+        ("own", "min(struct(v, t))", 2**31 - 1),
+        ("own", f"max({LONG})", None),
+        ("own", f"max_by(v, {LONG})", None),
+        ("own", "listagg(t)", None),
+        ("own", "collect_set(t)", None),
+    ],
 )
-def test_of_short_keys_spark_does_not_reckon_with_the_size(
-    files: DataFrame, plans: list[tuple[str, str | None]], key: str, value: str, known: int | None
+def test_of_short_texts_spark_does_not_reckon_with_the_size(
+    files: DataFrame, plans: list[tuple[str, str | None]], key: str, wanted: str, known: int | None
 ) -> None:
-    """Some of the keys are looked at; nobody looks at other texts.  Then fewer rows go to Python at once."""
-    wanted = [F.max(value), F.count("*")]
-    assert ours(files, [F.expr(key)], wanted) == plain(files, [F.expr(key)], wanted)
+    """Some of the keys, and of the texts that are kept, are looked at.  Then fewer rows go to Python at once."""
+    aggregates = [F.expr(wanted), F.count("*")]
+    if "listagg" not in wanted:  # which is in any order
+        assert ours(files, [F.expr(key)], aggregates) == plain(files, [F.expr(key)], aggregates)
+    else:
+        ours(files, [F.expr(key)], aggregates)
     assert [setting for _, setting in plans] == [None if known is None else str(known)]
+
+
+@pytest.mark.parametrize("wanted", ["max(t)", "collect_set(t)", "max_by(t, ts)"])
+def test_rows_that_spark_sorts_are_sorted_once_if_few_have_the_same_key(
+    files: DataFrame, monkeypatch: pytest.MonkeyPatch, wanted: str
+) -> None:
+    """As many rows a key as pay for numbers do not pay where texts or lists are kept."""
+    monkeypatch.setattr(rows_as_they_are, "LEAST_BYTES", 0)
+    monkeypatch.setattr(rows_as_they_are, "rows_per_key", lambda *of: 3.0)
+    stages = [
+        plan_aggregate(files, [F.col("own")], [F.expr(one)], event_time=None, output_mode="update", uid="agg")
+        for one in ("max(v)", wanted)
+    ]
+    assert [keys_hardly_repeat(stage, files) for stage in stages] == [False, True]
+
+
+def test_windows_are_two_columns_for_spark(files: DataFrame, plans: list[tuple[str, str | None]]) -> None:
+    """Its faster table of groups takes no structs; the rows stay in the partitions that are their shards."""
+    for steps in ((), ("5 minutes",)):
+        keys = [F.window("ts", "10 minutes", *steps), "some"]
+        assert ours(files, keys, [F.sum("v")]) == plain(files, keys, [F.sum("v")])
+    assert len(plans) == 2
+    for text, _ in plans:
+        exchange = next(line for line in text.splitlines() if "Exchange" in line)
+        assert exchange.partition("hashpartitioning(")[2].count("#") == 3
 
 
 def test_the_longest_key_is_in_bytes(files: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
