@@ -23,7 +23,7 @@ from ..catalyst.spark_plans import analyzed, contains
 from ..operators.aggregate.operator import AggregateOperator
 from ..scan.first_keys import first_keys
 from ..scan.parquet_scan import NotTakenError
-from ..tasks.scan.key_repetition import rows_per_key, sampled
+from ..tasks.scan.key_repetition import greatest_share, rows_per_key, sampled
 
 if TYPE_CHECKING:
     from ..operators.contract import KeyedOperator
@@ -38,6 +38,8 @@ MANY_ROWS = 2.0
 MANY_ROWS_TO_SORT = 6.0
 #: The same of windows: the rows that are looked at lie together, so the same keys come again in other windows.
 MANY_ROWS_IN_WINDOWS = 4.0
+#: With a key of such a part of all rows it pays, too: the task that gets all of these would work on alone.
+LARGE_SHARE = 0.1
 #: How many rows are looked at.
 _SAMPLE = 1 << 14
 _TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
@@ -53,9 +55,13 @@ class KeySample:
     rows_per_key: float
     #: Bytes of the longest text; 0: there are none; infinite: not all have been looked at.
     longest_text: float
+    #: The part of all rows that has the most frequent key; 0 to 1.
+    greatest_share: float = 0.0
 
     def hardly_repeat(self, operator: KeyedOperator) -> bool:
         """Whether so few rows have the same key that Spark shuffles them as they are; ``operator``: the stage's."""
+        if self.greatest_share >= LARGE_SHARE:
+            return False
         if isinstance(operator, AggregateOperator) and operator.sorts_rows:
             return self.rows_per_key < MANY_ROWS_TO_SORT
         windows = isinstance(operator, AggregateOperator) and operator.windows
@@ -84,9 +90,11 @@ def key_sample(operator: KeyedOperator, frame: DataFrame) -> KeySample | None:
         return None
     if not keys.num_rows:
         return None
-    per_key = rows_per_key(*sampled(keys, keys.column_names[: len(operator.keys)]), rows)
+    names = keys.column_names[: len(operator.keys)]
+    per_key = rows_per_key(*sampled(keys, names), rows)
     logger.info("about %.1f rows of stage %s have the same key", per_key, operator.uid)
-    return KeySample(per_key, max(map(_longest_text, keys.columns)) if are_whole else math.inf)
+    longest = max(map(_longest_text, keys.columns)) if are_whole else math.inf
+    return KeySample(per_key, longest, greatest_share(keys.select(names)))
 
 
 def _keys_and_texts(operator: AggregateOperator, frame: DataFrame) -> tuple[pa.Table, bool]:

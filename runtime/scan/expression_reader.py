@@ -11,7 +11,7 @@ from pyspark.sql.types import DataType, StructType
 
 from ..catalyst.spark_expressions import class_name, constant, items
 from ..catalyst.types.arrow_types import arrow_type
-from .expressions.long_expressions import long_expression
+from .expressions.long_expressions import later_expression, long_expression
 from .expressions.translations import translator
 from .expressions.values import Value, all_of
 from .parquet_scan import NotTakenError, ScanColumn, is_scannable
@@ -117,7 +117,8 @@ class ExpressionReader:
             times.add(found)
             return found
 
-        bounds = long_expression(start, time), long_expression(end, time)
+        begin = long_expression(start, time)
+        bounds = begin, later_expression(end, start, begin, time)
         if bounds[1][:2] != ("add", bounds[0]) or bounds[1][2][0] != "constant":
             raise NotTakenError(f"key {name} is a window whose end does not follow from its start")
         if len(times) != 1:

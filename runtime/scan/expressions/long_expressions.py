@@ -57,6 +57,32 @@ def long_expression(expression: Any, column: Callable[[Any], str]) -> LongExpres
     raise NotTakenError(f"{kind} in a window is not known")
 
 
+def later_expression(end: Any, start: Any, known: LongExpression, column: Callable[[Any], str]) -> LongExpression:
+    """An expression that may be another one and something added: then that one is not read again, node by node.
+
+    Args:
+        end: a resolved one.
+        start: the other one, over the same columns.
+        known: what :func:`long_expression` has made of that.
+        column: as of :func:`long_expression`.
+
+    Raises:
+        NotTakenError: something else is in it.
+    """
+    whole, added = _without_conversions(end), None
+    if class_name(whole) == "Add":
+        below, added = items(whole.children())
+        if not below.semanticEquals(_without_conversions(start)):
+            added = None
+    return long_expression(end, column) if added is None else ("add", known, long_expression(added, column))
+
+
+def _without_conversions(expression: Any) -> Any:
+    while class_name(expression) in _HANDED_ON:
+        expression = expression.child()
+    return expression
+
+
 def computed(
     expression: LongExpression, columns: Mapping[str, np.ndarray], done: dict[LongExpression, Any] | None = None
 ) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 #: From so many rows of a key on it pays to put them together before they go to their shards.
 WORTH_REDUCING = 1.5
@@ -16,10 +17,7 @@ _SAMPLE = 1 << 14
 
 def sampled(table: pa.Table, keys: Sequence[str]) -> tuple[int, int]:
     """How many rows of a table were looked at, which ones by chance, and how many different keys they have."""
-    some = table.select(list(keys))
-    while any(pa.types.is_struct(field.type) for field in some.schema):  # windows by their bounds, structs by fields
-        some = some.flatten()
-    some = some.rename_columns([str(place) for place in range(some.num_columns)])  # fields of two may have one name
+    some = _by_field(table.select(list(keys)))
     step = table.num_rows // _SAMPLE
     if step > 1:
         # One of so many each, which one by chance: keys may come back at equal distances.
@@ -27,6 +25,20 @@ def sampled(table: pa.Table, keys: Sequence[str]) -> tuple[int, int]:
         places = np.arange(count) * step + np.random.default_rng(0).integers(0, step, count)
         some = some.take(pa.array(places))
     return some.num_rows, some.group_by(some.column_names, use_threads=False).aggregate([]).num_rows
+
+
+def greatest_share(keys: pa.Table) -> float:
+    """The part of all rows that has the most frequent key; 0 to 1."""
+    fields = _by_field(keys)
+    counted = fields.group_by(fields.column_names, use_threads=False).aggregate([([], "count_all")])
+    return (pc.max(counted["count_all"]).as_py() or 0) / max(keys.num_rows, 1)
+
+
+def _by_field(table: pa.Table) -> pa.Table:
+    """A table with windows by their bounds and structs by their fields, which may have one name; by numbers instead."""
+    while any(pa.types.is_struct(field.type) for field in table.schema):
+        table = table.flatten()
+    return table.rename_columns([str(place) for place in range(table.num_columns)])
 
 
 def rows_per_key(rows: int, keys: int, whole: int) -> float:

@@ -124,6 +124,18 @@ def test_some_rows_say_whether_keys_repeat(files: DataFrame, monkeypatch: pytest
     assert not keys_hardly_repeat(operator(files, "d"), files), "of floats two may be one key"
 
 
+def test_rows_of_one_frequent_key_do_not_go_to_one_task_as_they_are(
+    files: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However few rows the other keys have: nulls are one key, too."""
+    monkeypatch.setattr(rows_as_they_are, "LEAST_BYTES", 0)
+    for part, hardly_repeats in ((50, True), (5, False)):
+        key = F.expr(f"IF(id % {part} > 0, own, NULL)").alias("k")
+        own = files.withColumn("id", F.coalesce("v", F.lit(1)))
+        stage = plan_aggregate(own, [key], [F.max("t")], event_time=None, output_mode="update", uid="agg")
+        assert keys_hardly_repeat(stage, own) == hardly_repeats, part
+
+
 def spark_has_to(keys: DataFrame, least_rows: int) -> None:
     raise NotTakenError("only Spark reads them")
 
