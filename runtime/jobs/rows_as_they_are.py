@@ -1,4 +1,4 @@
-"""Decides whether Spark shuffles the rows of an aggregate as they are, and aggregates them once, behind the shuffle.
+"""Decides whether Spark shuffles the rows of a stage as they are, and aggregates them once, behind the shuffle.
 
 Spark aggregates before a shuffle and behind it.  Where few rows have the same key, what it does before makes hardly
 fewer rows of them, and takes as long as what it does behind.  So some rows of a large input are looked at first.
@@ -20,7 +20,9 @@ from pyspark.sql import DataFrame
 from ..catalyst.spark_cluster import aside
 from ..catalyst.spark_expressions import class_name, tree
 from ..catalyst.spark_plans import analyzed, contains
+from ..catalyst.types.value_sizes import value_bits
 from ..operators.aggregate.operator import AggregateOperator
+from ..operators.aggregated_once import AggregatedOnce
 from ..scan.first_keys import first_keys
 from ..scan.parquet_scan import NotTakenError
 from ..tasks.scan.key_repetition import greatest_share, rows_per_key, sampled
@@ -49,7 +51,7 @@ _PLAIN = ("Project", "Filter", "SubqueryAlias", "Union", "LogicalRelation")
 
 @dataclass(frozen=True)
 class KeySample:
-    """What some rows of an aggregate's input say of the keys, and of the texts that are kept of them."""
+    """What some rows of a stage's input say of the keys, and of the texts that are kept of them."""
 
     #: About how many rows of all have the same key.
     rows_per_key: float
@@ -62,7 +64,7 @@ class KeySample:
         """Whether so few rows have the same key that Spark shuffles them as they are; ``operator``: the stage's."""
         if self.greatest_share >= LARGE_SHARE:
             return False
-        if isinstance(operator, AggregateOperator) and operator.sorts_rows:
+        if isinstance(operator, AggregatedOnce) and operator.sorts_rows:
             return self.rows_per_key < MANY_ROWS_TO_SORT
         windows = isinstance(operator, AggregateOperator) and operator.windows
         return self.rows_per_key < (MANY_ROWS_IN_WINDOWS if windows else MANY_ROWS)
@@ -78,7 +80,7 @@ def key_sample(operator: KeyedOperator, frame: DataFrame) -> KeySample | None:
     Returns:
         What they say; None: the input is not of large files, or is not looked at.
     """
-    if not isinstance(operator, AggregateOperator) or not operator.can_aggregate_once:
+    if not isinstance(operator, AggregatedOnce) or not operator.can_aggregate_once:
         return None
     try:
         rows = _expected_rows(frame)
@@ -90,21 +92,21 @@ def key_sample(operator: KeyedOperator, frame: DataFrame) -> KeySample | None:
         return None
     if not keys.num_rows:
         return None
-    names = keys.column_names[: len(operator.keys)]
+    names = keys.column_names[: len(operator.key_columns)]
     per_key = rows_per_key(*sampled(keys, names), rows)
     logger.info("about %.1f rows of stage %s have the same key", per_key, operator.uid)
     longest = max(map(_longest_text, keys.columns)) if are_whole else math.inf
     return KeySample(per_key, longest, greatest_share(keys.select(names)))
 
 
-def _keys_and_texts(operator: AggregateOperator, frame: DataFrame) -> tuple[pa.Table, bool]:
+def _keys_and_texts(operator: AggregatedOnce, frame: DataFrame) -> tuple[pa.Table, bool]:
     """The keys of some rows and behind them the texts, and whether these are all there."""
     if operator.kept_texts:
         try:
             return _first_keys(operator.keys_of(frame, texts=True)), True
         except (Py4JError, PySparkException) as error:
-            logger.info("nobody looks at texts of stage %s: %s", operator.uid, error)
-    return _first_keys(operator.keys_of(frame)), not operator.sorts_rows
+            logger.info("nobody looks at the texts that are kept: %s", error)
+    return _first_keys(operator.keys_of(frame)), all(map(math.isfinite, map(value_bits, operator.kept_types)))
 
 
 def _first_keys(keys: DataFrame) -> pa.Table:

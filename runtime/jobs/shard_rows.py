@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from ..catalyst.columns import quoted
 from ..operators.aggregate.operator import AggregateOperator
+from ..operators.aggregated_once import AggregatedOnce
 from ..operators.arrival_order import arrival_columns
 from ..operators.columnar.few_rows import FewRows, hashed_columns
 from ..operators.contract import EpochSpec, KeyedOperator
@@ -70,14 +71,14 @@ class ShardRows:
         yield task
 
     def aggregated_once(self, way: ShardRouting, *, frame: DataFrame, task: ShardTask) -> tuple[DataFrame, ShardTask]:
-        """As :meth:`in_shards` by hash, of an aggregate's rows that are shuffled as they are.
+        """As :meth:`in_shards` by hash, of rows that are shuffled as they are and aggregated there.
 
         Args:
             way: has a session in which a shuffle has a partition for each shard.
             frame: the input.
             task: works on them.
         """
-        assert isinstance(self.operator, AggregateOperator), "no other stage aggregates"
+        assert isinstance(self.operator, AggregatedOnce), "no other stage aggregates"
         prepared = self.operator.prepare_rows(way.adopt(frame), task.epoch, as_unscaled=task.unscaled is not None)
         return self.in_order(with_key_group(prepared, self.operator, self.max_parallelism), task), task
 

@@ -38,6 +38,7 @@ from ..catalyst.spark_buckets import SETTINGS, partitions_in_place
 from ..catalyst.spark_plans import PYTHON_NODES, executed_text, hash_partitions, uppermost_exchange
 from ..catalyst.types.value_sizes import value_bits
 from ..operators.aggregate.definition import Aggregation
+from ..operators.aggregated_once import AggregatedOnce
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ..tasks.shard.shard_routing import ShardRouting
 
@@ -151,16 +152,16 @@ def _shard(key_group: str, max_parallelism: int, parallelism: int) -> str:
 
 
 def _are_narrow(operator: KeyedOperator, *, short_texts: bool) -> bool:
-    """Whether all that an aggregate hands to Python is of types whose values have one size, and little in all.
+    """Whether all that Spark hands to Python of groups is of types whose values have one size, and little in all.
 
     Args:
         operator: the stage's.
         short_texts: of the texts some have been looked at, and are short.
     """
-    if not isinstance(operator, Aggregation):
+    if not isinstance(operator, AggregatedOnce):
         return False
     text = SHORT_TEXT_BYTES * 8 if short_texts else math.inf
-    types = (*(field.type for field in operator.key_schema), *operator.partials.types)
+    types = (*(field.type for field in operator.key_schema), *operator.kept_types)
     return sum(value_bits(data_type, text) for data_type in types) <= _NARROW_BYTES * 8
 
 
@@ -208,9 +209,20 @@ class HashExchange(ShardRouting):
         return evenly_scanned(frame, self.session) if self._is_even else super().adopt(frame)
 
     @staticmethod
-    def is_possible(operator: KeyedOperator, max_parallelism: int, parallelism: int) -> bool:
-        """True if partitions can be shards: Spark aggregates by key, and the numbers are powers of two."""
-        by_key = operator.aggregates_by_key and bool(operator.key_columns) and operator.key_group_places is None
+    def is_possible(
+        operator: KeyedOperator, max_parallelism: int, parallelism: int, *, many_rows: bool = False
+    ) -> bool:
+        """True if partitions can be shards: Spark aggregates by key, and the numbers are powers of two.
+
+        Args:
+            operator: the stage's.
+            max_parallelism: number of key groups.
+            parallelism: number of shards.
+            many_rows: in a sorted pass, rows that are aggregated by key and more may be shuffled by key first.
+        """
+        once = many_rows and isinstance(operator, AggregatedOnce) and operator.can_aggregate_once
+        aggregates = operator.aggregates_by_key or once
+        by_key = aggregates and bool(operator.key_columns) and operator.key_group_places is None
         return by_key and is_power_of_two(max_parallelism) and is_power_of_two(parallelism)
 
     def holds(self, job: DataFrame) -> bool:

@@ -244,9 +244,14 @@ class Aggregation(KeyedOperator):
         return all(is_hashable(field.type) for field in self.key_schema)
 
     @property
+    def kept_types(self) -> tuple[pa.DataType, ...]:
+        """The types of the partial aggregates."""
+        return self.partials.types
+
+    @property
     def sorts_rows(self) -> bool:
         """True if Spark sorts rows to aggregate them: what it keeps of a group is not of one size."""
-        return any(math.isinf(value_bits(data_type)) for data_type in self.partials.types)
+        return any(math.isinf(value_bits(data_type)) for data_type in self.kept_types)
 
     @property
     def kept_texts(self) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ from ...catalyst.spark_expressions import as_column, items, parsed
 from ...catalyst.struct_fields import recast
 from ...catalyst.types.arrow_types import arrow_schema
 from ...catalyst.window_columns import group_columns, group_names, window, window_sql
+from ..aggregated_once import AggregatedOnce
 from ..arrival_order import ARRIVAL_COLUMNS, arrival_columns, with_arrival
 from ..contract import EpochSpec, EvolvedOperator, OutputsUnsorted, ShardContext
 from .columns import GROUPING_ID_COLUMN, MAX_TIME_COLUMN, ROWS_COLUMN, SESSION_END_COLUMN, SESSION_START_COLUMN
@@ -47,7 +48,7 @@ from .run import KeyedRun
 from .session_run import SessionRun
 
 
-class AggregateOperator(Aggregation, OutputsUnsorted):
+class AggregateOperator(Aggregation, OutputsUnsorted, AggregatedOnce):
     """A keyed stage that aggregates; made by ``planner.stages.aggregates``."""
 
     def with_output_mode(self, output_mode: AggregateMode, uid: str) -> AggregateOperator:
@@ -147,13 +148,7 @@ class AggregateOperator(Aggregation, OutputsUnsorted):
         return self._prepared(replace(given, keys=tuple(keys), sliding=None), frame, epoch)
 
     def prepare_rows(self, frame: DataFrame, epoch: EpochSpec, *, as_unscaled: bool = False) -> DataFrame:
-        """The same of rows that are shuffled by key as they are, and aggregated once, behind the shuffle.
-
-        Args:
-            frame: the input, of a session in which a shuffle has a partition for each shard.
-            epoch: what the tasks must know.
-            as_unscaled: see :meth:`prepare`.
-        """
+        """The same of rows that are shuffled by key as they are, and aggregated once, behind the shuffle."""
         given = self.group_columns
         assert given is not None, "prepare_rows() runs on the driver only"
         names = [f"__g{place}" for place in range(len(given.keys))]
@@ -163,12 +158,7 @@ class AggregateOperator(Aggregation, OutputsUnsorted):
         return self._prepared(_as_unscaled(replace(given, keys=keys), as_unscaled), keyed, epoch, self.flat_windows)
 
     def keys_of(self, frame: DataFrame, *, texts: bool = False) -> DataFrame:
-        """The key of each row; the operator :attr:`can_aggregate_once`.
-
-        Args:
-            frame: the input.
-            texts: with what :attr:`kept_texts` are chosen from, behind the keys.
-        """
+        """The key of each row, and behind it the arguments of the aggregates that keep texts."""
         assert self.group_columns is not None, "keys_of() runs on the driver only"
         columns = [column.alias(f"__g{place}") for place, column in enumerate(self.group_columns.keys)]
         if texts:

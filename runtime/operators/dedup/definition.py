@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from ....state.keys.key_hash import is_hashable
 from ....state.keys.registry import StateRegistry
 from ...catalyst.types.arrow_types import arrow_schema
+from ...catalyst.types.value_sizes import value_bits
 from ..contract import KeyedOperator
 from .columns import ROWS_COLUMN, TIME_COLUMN
 
@@ -126,6 +129,29 @@ class Deduplication(KeyedOperator):
             self.sort_columns = (TIME_COLUMN,)
         self.registry = StateRegistry()
         self.slot = self.registry.declare(STATE_NAME, "value", self.state_schema()).slot
+
+    @property
+    def can_aggregate_once(self) -> bool:
+        """True if equal keys have equal hashes: zeros with and without a sign do not."""
+        return bool(self.keys) and all(is_hashable(field.type) for field in self.key_schema)
+
+    @property
+    def sorts_rows(self) -> bool:
+        """True if there is a choice of rows, which are compared as structs."""
+        return bool(self.payload) or self.time_column == TIME_COLUMN
+
+    @property
+    def kept_types(self) -> tuple[pa.DataType, ...]:
+        """The types of the columns that are no keys."""
+        return tuple(self.output_arrow_schema.field(name).type for name in self.payload)
+
+    @property
+    def kept_texts(self) -> tuple[str, ...]:
+        """The columns with texts that are no keys; none if one has lists or maps."""
+        if any(math.isinf(value_bits(data_type, text=0)) for data_type in self.kept_types):
+            return ()
+        typed = zip(self.payload, self.kept_types, strict=True)
+        return tuple(name for name, data_type in typed if math.isinf(value_bits(data_type)))
 
     @property
     def key_labels(self) -> tuple[str, ...]:

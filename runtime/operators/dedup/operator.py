@@ -31,6 +31,7 @@ from pyspark.sql.types import (
 
 from ...catalyst.columns import quoted
 from ..admission import can_be_late, is_late, is_over
+from ..aggregated_once import AggregatedOnce
 from ..arrival_order import arrival_columns, with_arrival
 from ..contract import EpochSpec, ShardContext
 from .columns import (
@@ -53,7 +54,7 @@ _EQUAL_BY_BYTES = (IntegralType, StringType, DateType, TimestampType, TimestampN
 _LEAST_ROW, _FIRST_ROW = 1, 2
 
 
-class DedupOperator(Deduplication):
+class DedupOperator(Deduplication, AggregatedOnce):
     """``dropDuplicates`` and ``distinct``; made by ``planner.stages.dedup``."""
 
     takes_late_bound = True
@@ -69,10 +70,22 @@ class DedupOperator(Deduplication):
 
     def prepare(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
         """One row per key (in-order: per key and event time): the one that stays, and how many it stands for."""
-        arrival: tuple[str, ...] = ()
-        if self.keeps_arrival:
-            frame = with_arrival(frame)
-            arrival = arrival_columns(frame.columns)
+        return self._prepared(with_arrival(frame) if self.keeps_arrival else frame, epoch)
+
+    def prepare_rows(self, frame: DataFrame, epoch: EpochSpec, *, as_unscaled: bool = False) -> DataFrame:
+        """The same of rows that are shuffled by key as they are, which have been given their order before."""
+        rows = with_arrival(frame) if self.keeps_arrival else frame
+        return self._prepared(rows.repartition(*[F.col(quoted(name)) for name in self.keys]), epoch)
+
+    def keys_of(self, frame: DataFrame, *, texts: bool = False) -> DataFrame:
+        """The key of each row, and behind it its other texts."""
+        columns = [f"{quoted(name)} AS __g{place}" for place, name in enumerate(self.keys)]
+        if texts:
+            columns += [f"{quoted(name)} AS __t{place}" for place, name in enumerate(self.kept_texts)]
+        return frame.selectExpr(*columns)
+
+    def _prepared(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
+        arrival = arrival_columns(frame.columns) if self.keeps_arrival else ()
         in_time = ""
         counts = [f"count(1) AS {ROWS_COLUMN}"]
         if self.lateness is not None and can_be_late(epoch.late_watermark_ms):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -43,6 +44,8 @@ def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Data
         F.when(F.col("id") % 7 > 0, F.col("id")).alias("v"),
     )
     rows.write.parquet(folder)
+    for seconds, path in enumerate(sorted(Path(folder).glob("*.parquet"))):  # files come in the order of their age
+        os.utime(path, (1_711_800_000 + seconds, 1_711_800_000 + seconds))
     return spark.read.parquet(folder)
 
 
@@ -221,6 +224,52 @@ def test_of_short_texts_spark_does_not_reckon_with_the_size(
     else:
         ours(files, [F.expr(key)], aggregates)
     assert [setting for _, setting in plans] == [None if known is None else str(known)]
+
+
+DEDUPS: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
+    "first to arrive": (lambda rows: rows.dropDuplicates(["some"]), ["some"]),
+    "by texts and decimals": (lambda rows: rows.dropDuplicates(["t", "price"]), ["t", "price"]),
+    "least event time": (lambda rows: rows.withWatermark("back", "1 hour").dropDuplicates(["some"]), ["some"]),
+    "equal event times": (lambda rows: rows.withWatermark("hour", "1 hour").dropDuplicates(["t"]), ["t"]),
+    "within the watermark": (
+        lambda rows: rows.withWatermark("back", "90 days").dropDuplicatesWithinWatermark(["some"]),
+        ["some"],
+    ),
+    "of all columns": (lambda rows: rows.select("some", "t").distinct(), ["some", "t"]),
+}
+
+
+@pytest.mark.parametrize("name", DEDUPS)
+def test_deduplicated_rows_are_compared_once_behind_the_shuffle(
+    files: DataFrame, plans: list[tuple[str, str | None]], spark: SparkSession, name: str, tmp_path: Path
+) -> None:
+    """The row that stays of each key is that of the least event time, and of those the first in the files."""
+    job, keys = DEDUPS[name]
+    back = F.timestamp_seconds(F.lit(3_423_700_000) - F.unix_timestamp("ts"))
+    rows = files.withColumns({"back": back, "hour": F.date_trunc("hour", "ts")})
+    order = {"least event time": "back", "within the watermark": "back"}.get(name, "ts")
+    writer = job(mixedmode.read(history=rows)).writeStream.outputMode("append").format("parquet")
+    writer = writer.option("checkpointLocation", str(tmp_path / "c")).option("execution.backlog.engine", "spark")
+    writer.trigger(availableNow=True).start(str(tmp_path / "out")).awaitTermination()
+    found = spark.read.parquet(str(tmp_path / "out"))
+    first = rows.groupBy(*keys).agg(F.min_by(F.struct(*rows.columns), order).alias("row")).select("row.*")
+    assert sorted(found.collect(), key=str) == sorted(first.select(*found.columns).collect(), key=str)
+    ((text, bytes_at_once),) = plans
+    assert text.partition("Exchange")[0].count("Aggregate(") == 1
+    assert "Aggregate" not in text.partition("Exchange")[2]
+    assert bytes_at_once == str(2**31 - 1), "all texts are short"
+
+
+def test_of_few_types_of_rows_spark_does_not_reckon_with_the_size(
+    files: DataFrame, plans: list[tuple[str, str | None]], tmp_path: Path
+) -> None:
+    """Long texts and lists of deduplicated rows keep the limit in bytes."""
+    for place, column in enumerate((LONG, "array(t)", "struct(array(v))")):
+        rows = files.select("some", F.expr(column).alias("other"))
+        writer = mixedmode.read(history=rows).dropDuplicates(["some"]).writeStream.format("noop")
+        writer = writer.option("checkpointLocation", str(tmp_path / f"c{place}"))
+        writer.option("execution.backlog.engine", "spark").trigger(availableNow=True).start().awaitTermination()
+    assert [bytes_at_once for _, bytes_at_once in plans] == [None] * 3
 
 
 @pytest.mark.parametrize("wanted", ["max(t)", "collect_set(t)", "max_by(t, ts)"])

@@ -137,6 +137,23 @@ def test_the_least_row_of_unknown_order_stays_however_the_rows_are_cut(
         assert len(found) == frame.dropDuplicates(list(keys)).count()
 
 
+@pytest.mark.parametrize("is_known", [True, False], ids=["known order", "unknown order"])
+def test_rows_that_are_shuffled_first_have_the_order_of_before(spark: SparkSession, is_known: bool) -> None:
+    """The same row of each key stays, and no row is numbered by the task that it was shuffled to."""
+    names = ["k", "d", "ts", "v", "t", "st", "a"]
+    frame = spark.createDataFrame(random_rows(400, seed=5), SCHEMA).select(*names).repartition(3)
+    frame = frame if is_known else unordered(frame)
+    for event_time in (True, False):
+        made = operator(frame.select(*names), event_time, "dropDuplicates", "k", "v")
+        both = [one(frame, ANY_EPOCH) for one in (made.prepare, made.prepare_rows)]
+        rows, wanted = (sorted(repr(bits(tuple(row))) for row in one.collect()) for one in both)
+        assert rows == wanted
+        shuffled = both[1]._jdf.queryExecution().executedPlan().toString()
+        above, _, below = shuffled.partition("REPARTITION_BY_COL")
+        assert ("monotonically" in below) == is_known
+        assert "monotonically" not in above
+
+
 def _equal(value: Any) -> Any:
     """With one zero."""
     if isinstance(value, float):
