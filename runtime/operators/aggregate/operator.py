@@ -134,7 +134,8 @@ class AggregateOperator(Aggregation, OutputsUnsorted, AggregatedOnce):
             as_unscaled: the :attr:`unscaled_sums` are whole numbers.
         """
         assert self.group_columns is not None, "prepare() runs on the driver only"
-        flat = self.flat_windows if epoch.style == "sorted" else ()
+        # Who asks without an epoch compares what is computed, as in _in_order.
+        flat = self.flat_windows if epoch is not None and epoch.style == "sorted" else ()
         return self._prepared(_as_unscaled(self.group_columns, as_unscaled), frame, epoch, flat)
 
     def prepare_scan(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
