@@ -136,7 +136,13 @@ class StageJobs:
         if own_session and in_place and task.epoch.style not in self._moved:
             way = self._in_place = self._in_place or InPlace(self.spark, parallelism)
         # Shards that are not wanted can be left out before the exchange only if the exchange is by shard.
-        elif own_session and not without and self._can_stay(task, parallelism):
+        elif (
+            own_session
+            and not without
+            and HashExchange.is_possible(
+                self.operator, self.max_parallelism, parallelism, many_rows=task.epoch.style == "sorted"
+            )
+        ):
             way = self._hash_exchange(task.epoch.style, parallelism)
         if way is not None and not self._misplaced:
             is_possible = yield from self._in_partitions(way, frame, replace(task, shards=way.shards))
@@ -259,11 +265,6 @@ class StageJobs:
     def has_few(self, frame: DataFrame) -> bool:
         """Whether an epoch of the stream has rows in one partition, and no more than one task should work on."""
         return not self._misplaced and InOneTask.is_of_use(self._rows) and partitions_of(frame) == 1
-
-    def _can_stay(self, task: ShardTask, parallelism: int) -> bool:
-        """Whether rows can stay where Spark's aggregation by key puts them."""
-        many_rows = task.epoch.style == "sorted"
-        return HashExchange.is_possible(self.operator, self.max_parallelism, parallelism, many_rows=many_rows)
 
     def note_rows(self, rows: int) -> None:
         """An epoch of the stream has had so many."""
