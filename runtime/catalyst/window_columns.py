@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F
 
 _FIELDS = ("start", "end")
 
@@ -38,12 +37,7 @@ def group_names(names: Sequence[str], windows: Collection[int]) -> list[str]:
     return found
 
 
-def window(name: str) -> Column:
-    """A window of its two columns; ``name``: of the key."""
-    return F.struct(*[F.col(f"{name}_{field}").alias(field) for field in _FIELDS])
-
-
 def window_sql(name: str) -> str:
-    """The same as SQL."""
+    """A window of its two columns, as SQL; ``name``: of the key."""
     fields = ", ".join(f"'{field}', {name}_{field}" for field in _FIELDS)
     return f"named_struct({fields})"

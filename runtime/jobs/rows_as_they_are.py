@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from ..catalyst.spark_cluster import aside
 from ..catalyst.spark_expressions import class_name, tree
 from ..catalyst.spark_plans import analyzed, contains
-from ..catalyst.types.value_sizes import value_bits
+from ..catalyst.types.value_sizes import are_of_one_size
 from ..operators.aggregate.operator import AggregateOperator
 from ..operators.aggregated_once import AggregatedOnce
 from ..scan.first_keys import first_keys
@@ -106,7 +106,7 @@ def _keys_and_texts(operator: AggregatedOnce, frame: DataFrame) -> tuple[pa.Tabl
             return _first_keys(operator.keys_of(frame, texts=True)), True
         except (Py4JError, PySparkException) as error:
             logger.info("nobody looks at the texts that are kept: %s", error)
-    return _first_keys(operator.keys_of(frame)), all(map(math.isfinite, map(value_bits, operator.kept_types)))
+    return _first_keys(operator.keys_of(frame)), are_of_one_size(operator.kept_types)
 
 
 def _first_keys(keys: DataFrame) -> pa.Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import pyarrow as pa
 
@@ -24,3 +25,13 @@ def value_bits(data_type: pa.DataType, text: float = math.inf) -> float:
     if pa.types.is_primitive(data_type) or pa.types.is_decimal(data_type):
         return float(data_type.bit_width)
     return math.inf
+
+
+def are_of_one_size(types: Iterable[pa.DataType]) -> bool:
+    """True if all values of each of the types have one size."""
+    return not any(math.isinf(value_bits(data_type)) for data_type in types)
+
+
+def have_lists(types: Iterable[pa.DataType]) -> bool:
+    """True if one of the types is or has a list or a map, whose size no texts say."""
+    return any(math.isinf(value_bits(data_type, text=0)) for data_type in types)

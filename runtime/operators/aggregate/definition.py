@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -14,7 +13,7 @@ from pyspark.sql.types import DataType, StructType
 from ....state.keys.key_hash import is_hashable
 from ....state.keys.registry import StateRegistry
 from ...catalyst.types.arrow_types import arrow_schema
-from ...catalyst.types.value_sizes import value_bits
+from ...catalyst.types.value_sizes import are_of_one_size, have_lists
 from ...scan.partial_scans import Overlap
 from ..columnar.unscaled_sums import UnscaledSum, UnscaledSums
 from ..contract import KeyedOperator
@@ -251,15 +250,15 @@ class Aggregation(KeyedOperator):
     @property
     def sorts_rows(self) -> bool:
         """True if Spark sorts rows to aggregate them: what it keeps of a group is not of one size."""
-        return any(math.isinf(value_bits(data_type)) for data_type in self.kept_types)
+        return not are_of_one_size(self.kept_types)
 
     @property
     def kept_texts(self) -> tuple[str, ...]:
         """The SQL of the partial aggregates with texts, if each keeps one of those that it meets; else empty."""
-        labelled = zip(self.partials.labels, self.partials.types, strict=True)
-        found = {sql: data_type for sql, data_type in labelled if math.isinf(value_bits(data_type))}
+        labelled = zip(self.partials.labels, self.kept_types, strict=True)
+        found = tuple(dict.fromkeys(sql for sql, data_type in labelled if not are_of_one_size([data_type])))
         choose = all(sql.startswith(_CHOOSING) for sql in found)
-        return tuple(found) if choose and not any(math.isinf(value_bits(one, text=0)) for one in found.values()) else ()
+        return found if choose and not have_lists(self.kept_types) else ()
 
     @property
     def flat_windows(self) -> tuple[int, ...]:

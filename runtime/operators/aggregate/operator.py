@@ -34,7 +34,7 @@ from ...catalyst.columns import quoted
 from ...catalyst.spark_expressions import as_column, items, parsed
 from ...catalyst.struct_fields import recast
 from ...catalyst.types.arrow_types import arrow_schema
-from ...catalyst.window_columns import group_columns, group_names, window, window_sql
+from ...catalyst.window_columns import group_columns, group_names, window_sql
 from ..aggregated_once import AggregatedOnce
 from ..arrival_order import ARRIVAL_COLUMNS, arrival_columns, with_arrival
 from ..contract import EpochSpec, EvolvedOperator, OutputsUnsorted, ShardContext
@@ -134,7 +134,7 @@ class AggregateOperator(Aggregation, OutputsUnsorted, AggregatedOnce):
             as_unscaled: the :attr:`unscaled_sums` are whole numbers.
         """
         assert self.group_columns is not None, "prepare() runs on the driver only"
-        # Who asks without an epoch compares what is computed, as in _in_order.
+        # Without an epoch only what is computed is asked for, as in _in_order.
         flat = self.flat_windows if epoch is not None and epoch.style == "sorted" else ()
         return self._prepared(_as_unscaled(self.group_columns, as_unscaled), frame, epoch, flat)
 
@@ -155,7 +155,9 @@ class AggregateOperator(Aggregation, OutputsUnsorted, AggregatedOnce):
         names = [f"__g{place}" for place in range(len(given.keys))]
         spread = group_columns(given.keys, names, self.flat_windows)
         keyed = frame.select("*", *spread).repartition(*[F.col(name) for name in group_names(names, self.flat_windows)])
-        keys = tuple(window(name) if place in self.flat_windows else F.col(name) for place, name in enumerate(names))
+        keys = tuple(
+            F.expr(window_sql(name) if place in self.flat_windows else name) for place, name in enumerate(names)
+        )
         return self._prepared(_as_unscaled(replace(given, keys=keys), as_unscaled), keyed, epoch, self.flat_windows)
 
     def keys_of(self, frame: DataFrame, *, texts: bool = False) -> DataFrame:

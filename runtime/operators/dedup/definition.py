@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,7 +11,7 @@ from pyspark.sql.types import StructType
 from ....state.keys.key_hash import is_hashable
 from ....state.keys.registry import StateRegistry
 from ...catalyst.types.arrow_types import arrow_schema
-from ...catalyst.types.value_sizes import value_bits
+from ...catalyst.types.value_sizes import are_of_one_size, have_lists
 from ..contract import KeyedOperator
 from .columns import ROWS_COLUMN, TIME_COLUMN
 
@@ -148,10 +147,10 @@ class Deduplication(KeyedOperator):
     @property
     def kept_texts(self) -> tuple[str, ...]:
         """The columns with texts that are no keys; none if one has lists or maps."""
-        if any(math.isinf(value_bits(data_type, text=0)) for data_type in self.kept_types):
+        if have_lists(self.kept_types):
             return ()
         typed = zip(self.payload, self.kept_types, strict=True)
-        return tuple(name for name, data_type in typed if math.isinf(value_bits(data_type)))
+        return tuple(name for name, data_type in typed if not are_of_one_size([data_type]))
 
     @property
     def key_labels(self) -> tuple[str, ...]:

@@ -260,10 +260,10 @@ def test_deduplicated_rows_are_compared_once_behind_the_shuffle(
     assert bytes_at_once == str(2**31 - 1), "all texts are short"
 
 
-def test_of_few_types_of_rows_spark_does_not_reckon_with_the_size(
+def test_long_texts_and_lists_of_deduplicated_rows_keep_the_limit_in_bytes(
     files: DataFrame, plans: list[tuple[str, str | None]], tmp_path: Path
 ) -> None:
-    """Long texts and lists of deduplicated rows keep the limit in bytes."""
+    """They may be so large that few of them fill a batch."""
     for place, column in enumerate((LONG, "array(t)", "struct(array(v))")):
         rows = files.select("some", F.expr(column).alias("other"))
         writer = mixedmode.read(history=rows).dropDuplicates(["some"]).writeStream.format("noop")
