@@ -78,11 +78,11 @@ def recognise(
     settings = (engine_name(engine), float_sums, *planning_settings(frame.sparkSession), repr(overlaps))
     # What is taken of the input depends on the epoch only where rows are put in order.
     of_input = None if operator.group_columns is None or operator.group_columns.ordered else (operator, *settings)
-    known = None if of_input is None else recall(frame, of_input)
+    known = None if of_input is None else recall(frame, of_input, RecognisedScan)
     if known is not None:
         return known
     prepared = operator.prepare_scan(frame, epoch)  # type: ignore[arg-type]
-    known = recall(prepared, settings)
+    known = recall(prepared, settings, RecognisedScan)
     if known is not None:
         if of_input is not None:
             remember(frame, of_input, known)

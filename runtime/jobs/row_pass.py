@@ -26,7 +26,8 @@ from ..scan.engines import AUTO, ENGINES, LEAST_BYTES, engine_name
 from ..scan.parquet_scan import NotTakenError
 from ..scan.partial_scans import file_parts
 from ..scan.row_scans import RecognisedRows, recognised_rows
-from ..scan.scan_plans import check_source
+from ..scan.scan_cache import recall, remember
+from ..scan.scan_plans import check_source, planning_settings
 from ..storage.filesystem import resolve
 from ..tasks.scan.first_rows import first_rows
 from ..tasks.scan.joined_rows import joined_rows
@@ -97,17 +98,15 @@ def recognise_parts(
         raise NotTakenError(f"{engine} aggregates rows, and does not read them for a {operator.kind}")
     parts = [part for rows in frames for part in united(rows)]
     works = [work_of(operator, part, epoch) for part in parts]
-    too_small: NotTakenError | None = None
-    is_large = engine != AUTO
+    too_small: list[NotTakenError] = []
     for part in parts:
-        check_source(part)
         try:
-            check_source(part, least_bytes)
-            is_large = True
+            check_source(part, least_bytes if engine == AUTO else 0)
         except NotTakenError as error:
-            too_small = error
-    if not is_large and too_small is not None:
-        raise too_small
+            check_source(part)
+            too_small.append(error)
+    if too_small and len(too_small) == len(parts):
+        raise too_small[-1]
     if any(work != works[0] for work in works):
         raise NotTakenError("its inputs have columns of different types")
     return [(work, _scan_of(work, part)) for work, part in zip(works, parts, strict=True)]
@@ -115,10 +114,10 @@ def recognise_parts(
 
 def _scan_of(work: RowWork, frame: DataFrame) -> RecognisedRows:
     if work.side_column is None:
-        found = recognised_rows(frame, _wanted(work, 0), work.key_columns, lists=work.has_places)
+        found = _recognised(frame, _wanted(work, 0), work.key_columns, lists=work.has_places)
     else:
-        side = recognised_rows(frame, (), (), (work.side_column,)).constants[work.side_column]
-        found = recognised_rows(frame, _wanted(work, int(side)), work.key_columns, (work.side_column,))
+        side = _recognised(frame, (), (), (work.side_column,)).constants[work.side_column]
+        found = _recognised(frame, _wanted(work, int(side)), work.key_columns, (work.side_column,))
     for uri in found.uris[:1]:  # most often they all are alike
         try:
             filesystem, path = resolve(unquote(uri))
@@ -128,8 +127,24 @@ def _scan_of(work: RowWork, frame: DataFrame) -> RecognisedRows:
     return found
 
 
-def _wanted(work: RowWork, side: int) -> list[str]:
-    return [name for name, _ in work.sides[side]]
+def _recognised(
+    frame: DataFrame,
+    wanted: tuple[str, ...],
+    keys: tuple[str, ...],
+    constants: tuple[str, ...] = (),
+    lists: bool = False,
+) -> RecognisedRows:
+    """As :func:`..scan.row_scans.recognised_rows`, if that has not been asked a moment ago."""
+    asked = (wanted, keys, constants, lists, *planning_settings(frame.sparkSession))
+    found = recall(frame, asked, RecognisedRows)
+    if found is None:
+        found = recognised_rows(frame, wanted, keys, constants, lists=lists)
+        remember(frame, asked, found)
+    return found
+
+
+def _wanted(work: RowWork, side: int) -> tuple[str, ...]:
+    return tuple(name for name, _ in work.sides[side])
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,10 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from ..catalyst.prepared.micro_batch import plan_behind
 from ..catalyst.spark_cluster import aside
 from ..catalyst.spark_expressions import class_name, tree
-from ..catalyst.spark_plans import analyzed, contains
+from ..catalyst.spark_plans import analyzed, contains, united
 from ..catalyst.types.value_sizes import are_of_one_size
 from ..operators.aggregate.operator import AggregateOperator
 from ..operators.aggregated_once import AggregatedOnce
@@ -38,6 +39,8 @@ LEAST_BYTES = 32 << 20
 MANY_ROWS = 2.0
 #: The same where Spark sorts rows to aggregate them: it then sorts them once instead of twice.
 MANY_ROWS_TO_SORT = 6.0
+#: With fewer a deduplication's task sorts all rows of its keys sooner than Spark finds those that stay.
+MOST_ROWS_ALONE = 2.0
 #: The same of windows: the rows that are looked at lie together, so the same keys come again in other windows.
 MANY_ROWS_IN_WINDOWS = 4.0
 #: With a key of such a part of all rows it pays, too: the task that gets all of these would work on alone.
@@ -46,7 +49,7 @@ LARGE_SHARE = 0.1
 _SAMPLE = 1 << 14
 _TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
 #: Nodes that have no row twice, and tell nobody that they have run.
-_PLAIN = ("Project", "Filter", "SubqueryAlias", "Union", "LogicalRelation")
+_PLAIN = ("Project", "Filter", "SubqueryAlias", "Union")
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,11 @@ class KeySample:
     longest_text: float
     #: The part of all rows that has the most frequent key; 0 to 1.
     greatest_share: float = 0.0
+
+    @property
+    def are_alone(self) -> bool:
+        """Whether most rows have a key of their own."""
+        return self.rows_per_key < MOST_ROWS_ALONE
 
     def hardly_repeat(self, operator: KeyedOperator) -> bool:
         """Whether so few rows have the same key that Spark shuffles them as they are; ``operator``: the stage's."""
@@ -83,10 +91,11 @@ def key_sample(operator: KeyedOperator, frame: DataFrame) -> KeySample | None:
     if not isinstance(operator, AggregatedOnce) or not operator.can_aggregate_once:
         return None
     try:
-        rows = _expected_rows(frame)
-        if rows is None:
+        found = _looked_at(frame)
+        if found is None:
             return None
-        keys, are_whole = _keys_and_texts(operator, frame)
+        part, rows = found
+        keys, are_whole = _keys_and_texts(operator, part)
     except (Py4JError, PySparkException) as error:  # whoever reads all rows says what is wrong
         logger.info("Spark does not show some rows of stage %s: %s", operator.uid, error)
         return None
@@ -127,19 +136,42 @@ def _longest_text(column: pa.ChunkedArray) -> int:
     return pc.max(pc.binary_length(column)).as_py() or 0
 
 
-def _expected_rows(frame: DataFrame) -> int | None:
-    """About how many rows a frame has; None: it is not of large files, or not plainly of them."""
-    plan, size, rows = analyzed(frame), 0, 0
-    if contains(frame.sparkSession, plan, "PYTHON_UDF"):
+def _looked_at(frame: DataFrame) -> tuple[DataFrame, int] | None:
+    """The part of a frame that is looked at, and about how many rows there are; None: the frame is not of large files.
+
+    Rows that wait at a live source are few beside a history, and of the same kind: they are not read for that.
+    """
+    if contains(frame.sparkSession, analyzed(frame), "PYTHON_UDF"):
         return None
-    for node in tree(plan):
-        kind = class_name(node)
-        if kind not in _PLAIN:
+    largest, most, size, rows = frame, 0, 0, 0
+    for part in united(frame):
+        files = _files_of(part)
+        if files is None:
             return None
-        if kind == "LogicalRelation":
-            relation = node.relation()
-            if class_name(relation) != "HadoopFsRelation":
-                return None
+        if files.size_bytes > most:
+            largest, most = part, files.size_bytes
+        size, rows = size + files.size_bytes, rows + files.rows
+    return (largest, rows) if size >= LEAST_BYTES else None
+
+
+@dataclass(frozen=True)
+class _Files:
+    """What Spark says of files."""
+
+    size_bytes: int = 0
+    rows: int = 0
+
+
+def _files_of(part: DataFrame) -> _Files | None:
+    """The files that a part of a frame reads; of a micro-batch none.  None: it is not plainly of either."""
+    size, rows, waits = 0, 0, False
+    for node in tree(analyzed(part)):
+        kind = class_name(node)
+        if kind == "LogicalRelation" and class_name(relation := node.relation()) == "HadoopFsRelation":
             its = int(str(relation.sizeInBytes()))
             size, rows = size + its, rows + its // max(int(relation.schema().defaultSize()), 1)
-    return rows if size >= LEAST_BYTES else None
+        elif plan_behind(node) is not None:
+            waits = True
+        elif kind not in _PLAIN:
+            return None
+    return None if waits and size else _Files(size, rows)

@@ -70,16 +70,29 @@ class ShardRows:
             yield replace(task, unscaled=unscaled)
         yield task
 
-    def aggregated_once(self, way: ShardRouting, *, frame: DataFrame, task: ShardTask) -> tuple[DataFrame, ShardTask]:
+    def aggregated_once(
+        self, way: ShardRouting, *, frame: DataFrame, task: ShardTask, are_alone: bool
+    ) -> tuple[DataFrame, ShardTask]:
         """As :meth:`in_shards` by hash, of rows that are shuffled as they are and aggregated there.
 
         Args:
             way: has a session in which a shuffle has a partition for each shard.
             frame: the input.
             task: works on them.
+            are_alone: most rows have a key of their own: those of one key meet in the task, if it finds by a sort what
+                stays of them.
         """
         assert isinstance(self.operator, AggregatedOnce), "no other stage aggregates"
-        prepared = self.operator.prepare_rows(way.adopt(frame), task.epoch, as_unscaled=task.unscaled is not None)
+        rows = way.adopt(frame)
+        if are_alone and isinstance(self.operator, DedupOperator):
+            alone = self.operator.prepare_alone(rows, task.epoch)
+            if alone is not None:
+                prepared, order = alone
+                prepared = with_key_group(prepared, self.operator, self.max_parallelism)
+                if task.sort is None:
+                    return self._sorted(prepared, order), task
+                return prepared, replace(task, sort=replace(task.sort, then=order))
+        prepared = self.operator.prepare_rows(rows, task.epoch, as_unscaled=task.unscaled is not None)
         return self.in_order(with_key_group(prepared, self.operator, self.max_parallelism), task), task
 
     def in_one_task(self, rows: DataFrame, task: ShardTask) -> DataFrame:

@@ -122,14 +122,27 @@ def _recognised(
     if unknown:
         raise NotTakenError(f"{', '.join(unknown)} differs from row to row")
     uris = input_files(spark, relation.relation())
-    files: dict[str, ReadFile] = {}
-    if lists:
-        found_files = listed_files(spark, relation.relation().location()) or ()
-        listed = {_called(path): (time_ms, path) for time_ms, path in found_files}
-        files = {unquote(uri): listed[_called(unquote(uri))] for uri in uris if _called(unquote(uri)) in listed}
-        if len(files) < len(uris):
-            raise NotTakenError("nobody knows which of the files comes first")
+    files = listed_of(spark, relation.relation(), uris) if lists else {}
     return RecognisedRows(ParquetScan(tuple(reader.columns.values())), condition, tuple(columns), uris, of_part, files)
+
+
+def listed_of(spark: SparkSession, relation: Any, uris: Sequence[str]) -> dict[str, ReadFile]:
+    """By URI without escapes the files of a relation, as Spark has listed them.
+
+    Args:
+        spark: the session that plans.
+        relation: a ``HadoopFsRelation``.
+        uris: of the files.
+
+    Raises:
+        NotTakenError: not all of them are listed.
+    """
+    found = listed_files(spark, relation.location()) or ()
+    listed = {_called(path): (time_ms, path) for time_ms, path in found}
+    files = {unquote(uri): listed[_called(unquote(uri))] for uri in uris if _called(unquote(uri)) in listed}
+    if len(files) < len(uris):
+        raise NotTakenError("nobody knows which of the files comes first")
+    return files
 
 
 def _called(path: str) -> str:

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from ..catalyst.spark_plans import analyzed, input_files
 from .partial_scans import RecognisedScan
+from .row_scans import RecognisedRows, listed_of
 from .scan_plans import relation_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+_Found = TypeVar("_Found", RecognisedScan, RecognisedRows)
 
 #: Half as many stages are read by the jobs that start at the same time, at most; more are recognised twice.
 _MOST = 32
@@ -31,13 +34,13 @@ class _Known:
     columns: tuple[str, ...]
     #: What the scan depends on besides.
     others: tuple[Any, ...]
-    found: RecognisedScan
+    found: RecognisedScan | RecognisedRows
 
 
 _KNOWN: deque[_Known] = deque(maxlen=_MOST)
 
 
-def remember(frame: DataFrame, others: tuple[Any, ...], found: RecognisedScan) -> None:
+def remember(frame: DataFrame, others: tuple[Any, ...], found: RecognisedScan | RecognisedRows) -> None:
     """Keep what a frame was recognised as; not of files by whose paths rows are left out.
 
     Args:
@@ -45,26 +48,40 @@ def remember(frame: DataFrame, others: tuple[Any, ...], found: RecognisedScan) -
         others: what the scan depends on besides.
         found: the scan.
     """
-    if not found.constants:
+    if isinstance(found, RecognisedRows) or not found.constants:
         _KNOWN.append(_Known(frame.sparkSession.sparkContext, analyzed(frame), tuple(frame.columns), others, found))
 
 
-def recall(frame: DataFrame, others: tuple[Any, ...]) -> RecognisedScan | None:
+def recall(frame: DataFrame, others: tuple[Any, ...], kind: type[_Found]) -> _Found | None:
     """What a frame with the same plan was recognised as, with the files of now; None: there was none.
 
     Args:
         frame: the frame.
         others: as for :func:`remember`.
+        kind: of the scan.
+
+    Raises:
+        NotTakenError: it matters which file comes first, and nobody knows.
     """
     context = frame.sparkSession.sparkContext
-    alike = [one for one in _KNOWN if one.context is context and one.others == others]
+    alike = [one for one in _KNOWN if one.context is context and one.others == others and isinstance(one.found, kind)]
     if not alike:
         return None
     plan, columns = analyzed(frame), tuple(frame.columns)
     for one in reversed(alike):
         try:
             if one.columns == columns and plan.sameResult(one.plan):
-                return replace(one.found, uris=input_files(frame.sparkSession, relation_of(plan).relation()))
+                return _of_now(one.found, frame.sparkSession, relation_of(plan).relation())  # type: ignore[return-value]
         except Py4JError:  # it is of another kind than those that can be compared
             continue
     return None
+
+
+def _of_now(
+    found: RecognisedScan | RecognisedRows, spark: SparkSession, relation: Any
+) -> RecognisedScan | RecognisedRows:
+    """The same scan of the files that a relation has."""
+    uris = input_files(spark, relation)
+    if isinstance(found, RecognisedScan):
+        return replace(found, uris=uris)
+    return replace(found, uris=uris, files=listed_of(spark, relation, uris) if found.files else {})

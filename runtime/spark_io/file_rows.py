@@ -20,11 +20,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from ..catalyst.prepared.micro_batch import plan_behind
 from ..catalyst.spark_expressions import class_name, items, with_children
@@ -54,6 +54,8 @@ _PARTITION_BITS = 62 - NUMBER_BITS
 _KEEPING_ORDER = frozenset(
     {"CollectMetrics", "Filter", "Generate", "Project", "ResolvedHint", "Sample", "SubqueryAlias", "Union", "View"}
 )
+#: By frame, and by what its files are numbered with, the frame with the columns: a job asks three times at its start.
+_MADE: WeakKeyDictionary[DataFrame, dict[tuple[str, int], DataFrame]] = WeakKeyDictionary()
 #: Nodes that read.
 _SCANS = ("LogicalRelation", "DataSourceV2Relation")
 
@@ -92,13 +94,18 @@ def _with_numbers(
     if number is None:
         return None
     try:
-        found = [
-            frame_of(frame.sparkSession, _Numbering(frame.sparkSession, number, first).of(analyzed(frame)))
-            for frame in frames
-        ]
+        found = [_numbered(frame, number, first) for frame in frames]
     except (Py4JError, PySparkException):  # a version of Spark with other nodes
         return None
     return found if all(ARRIVAL_PLACE_COLUMN in frame.columns for frame in found) else None
+
+
+def _numbered(frame: DataFrame, number: str, first: int) -> DataFrame:
+    made = _MADE.setdefault(frame, {})
+    if (number, first) not in made:
+        plan = _Numbering(frame.sparkSession, number, first).of(analyzed(frame))
+        made[number, first] = frame_of(frame.sparkSession, plan)
+    return made[number, first]
 
 
 def _reads(frame: DataFrame) -> list[Any] | None:
@@ -165,7 +172,7 @@ class _Numbering:
             if node.isStreaming():  # it has the files of a micro-batch
                 node = node.copy(node.relation(), node.output(), node.catalogTable(), False, node.stream())
             scan = frame_of(self.spark, node)
-            file, place = of_kafka() if _is_of_kafka(node) else self._of_file(scan)
+            file, place = of_kafka() if _is_of_kafka(node) else self._of_file(node)
             return analyzed(
                 scan.selectExpr(
                     "*",
@@ -179,7 +186,7 @@ class _Numbering:
             return node
         return node.copy(scala_sequence(self.spark, [*items(node.projectList()), *_added(children[0])]), children[0])
 
-    def _of_file(self, scan: DataFrame) -> tuple[str, str]:
+    def _of_file(self, scan: Any) -> tuple[str, str]:
         place = "_metadata." + ("row_index" if "row_index" in _metadata_fields(scan) else "file_block_start")
         upper = f"shiftright({place}, {_LOWER_BITS})"
         file = f"shiftleft({self.file_number}, {_UPPER_BITS}) | {upper} | {self.first}L"
@@ -201,7 +208,5 @@ def of_kafka() -> tuple[str, str]:
     return f"shiftleft({time_ms}, {_PARTITION_BITS}) | ({partition})", "0L"
 
 
-def _metadata_fields(scan: DataFrame) -> list[str]:
-    metadata = scan.select("_metadata").schema["_metadata"].dataType
-    assert isinstance(metadata, StructType)
-    return metadata.fieldNames()
+def _metadata_fields(scan: Any) -> set[str]:
+    return {str(one.name()) for one in items(scan.relation().fileFormat().metadataSchemaFields())}

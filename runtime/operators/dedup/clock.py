@@ -5,8 +5,10 @@ a delay is forgotten between its own rows, and the next one of them is new.  Her
 key alone: a row of event time t sees the watermark t - delay.
 
 Invariants:
-- Rows come by key and then by event time, one per event time; a key may go on over any number of batches, and what is
-  kept of it meanwhile is one number.
+- Rows come by key and then by event time; a key may go on over any number of batches, and what is kept of it meanwhile
+  is one number.
+- There is one row per key and event time, or nothing has fired yet: then the key of a row is remembered at least until
+  its event time is past, so that further rows of this time are not new.
 - What is handed on are the rows that are new, and no others.
 """
 

@@ -30,6 +30,7 @@ from pyspark.sql.types import (
 )
 
 from ...catalyst.columns import quoted
+from ...protocols.event_time import MIN_WATERMARK
 from ..admission import can_be_late, is_late, is_over
 from ..aggregated_once import AggregatedOnce
 from ..arrival_order import arrival_columns, with_arrival
@@ -73,9 +74,26 @@ class DedupOperator(Deduplication, AggregatedOnce):
         return self._prepared(with_arrival(frame) if self.keeps_arrival else frame, epoch)
 
     def prepare_rows(self, frame: DataFrame, epoch: EpochSpec, *, as_unscaled: bool = False) -> DataFrame:
-        """The same of rows that are shuffled by key as they are, which have been given their order before."""
+        """The same of rows that are shuffled by key as they are."""
+        return self._prepared(self._shuffled(frame), epoch)
+
+    def prepare_alone(self, frame: DataFrame, epoch: EpochSpec) -> tuple[DataFrame, tuple[str, ...]] | None:
+        """As :meth:`prepare_few`, of rows that are shuffled by key as they are.
+
+        Also where keys may be forgotten between their rows: until a watermark has fired, the second row of an event
+        time is not new (:mod:`.clock`).
+        """
+        in_order = epoch.in_order if self.has_timers else None
+        if in_order is None:
+            return self.prepare_few(self._shuffled(frame), epoch) if self._takes_few(epoch) else None
+        if not (self.keeps_arrival and self._has_plain_keys and in_order.fired_ms == MIN_WATERMARK):
+            return None
+        return self._each_row(self._shuffled(frame), epoch, by_time=True)
+
+    def _shuffled(self, frame: DataFrame) -> DataFrame:
+        """The rows by key, which have been given their order before."""
         rows = with_arrival(frame) if self.keeps_arrival else frame
-        return self._prepared(rows.repartition(*[F.col(quoted(name)) for name in self.keys]), epoch)
+        return rows.repartition(*[F.col(quoted(name)) for name in self.keys])
 
     def keys_of(self, frame: DataFrame, *, texts: bool = False) -> DataFrame:
         """The key of each row, and behind it its other texts."""
@@ -122,24 +140,27 @@ class DedupOperator(Deduplication, AggregatedOnce):
 
         That takes keys that are equal where their bytes are, and an order of the rows.
         """
-        if not self._takes_few(epoch):
-            return None
-        order_time = None if self.event_time_key is not None else self.event_time
+        return self._each_row(frame, epoch, by_time=False) if self._takes_few(epoch) else None
+
+    def _each_row(
+        self, frame: DataFrame, epoch: EpochSpec, *, by_time: bool
+    ) -> tuple[DataFrame, tuple[str, ...]] | None:
         frame = with_arrival(frame)
         arrival = arrival_columns(frame.columns)
         if not arrival:
             return None
+        order_time = None if self.event_time_key is not None else self.event_time
         counts = [f"1L AS {ROWS_COLUMN}"]
         if self.lateness is not None and can_be_late(epoch.late_watermark_ms):
             frame = self._with_lateness(frame, epoch)
             counts.append(f"CAST({LATE_COLUMN} AS BIGINT) AS {LATE_ROWS_COLUMN}")
-        if order_time is not None:
+        if order_time is not None and not by_time:
             counts.append(f"{quoted(order_time)} AS {MAX_TIME_COLUMN}")
         keys = [f"{quoted(name)} AS {column}" for name, column in zip(self.keys, self.key_columns, strict=True)]
         values = [f"{quoted(name)} AS __b{place}" for place, name in enumerate(self.payload)]
         if self.time_column == TIME_COLUMN:
             values.append(f"{quoted(str(order_time))} AS {TIME_COLUMN}")
-        order = () if order_time is None else (MAX_TIME_COLUMN,)
+        order = () if order_time is None else (TIME_COLUMN if by_time else MAX_TIME_COLUMN,)
         return frame.selectExpr(*keys, *counts, *values, *arrival), order
 
     def _takes_few(self, epoch: EpochSpec) -> bool:
@@ -148,13 +169,16 @@ class DedupOperator(Deduplication, AggregatedOnce):
 
     def _is_sorted(self, epoch: EpochSpec) -> bool:
         """Whether a sort finds the rows that stay."""
-        fields = {field.name: field for field in self.output_schema.fields}
-        if self.has_timers and epoch.in_order is not None:
-            return False
-        if not all(isinstance(fields[name].dataType, _EQUAL_BY_BYTES) for name in self.keys):
+        if (self.has_timers and epoch.in_order is not None) or not self._has_plain_keys:
             return False
         has_order_time = self.event_time_key is None and self.event_time is not None
         return has_order_time or self.time_column != TIME_COLUMN
+
+    @property
+    def _has_plain_keys(self) -> bool:
+        """Whether keys are equal where their bytes are."""
+        types = {field.name: field.dataType for field in self.output_schema.fields}
+        return all(isinstance(types[name], _EQUAL_BY_BYTES) for name in self.keys)
 
     def few_rows(self, names: Sequence[str], epoch: EpochSpec, max_parallelism: int) -> FewDedupRows | None:
         """As :meth:`prepare_few`, without Spark: what prepares the rows in their one task.

@@ -18,7 +18,7 @@ from ...operators.dedup.columns import MAX_TIME_COLUMN, ROWS_COLUMN, TIME_COLUMN
 from ...operators.dedup.definition import Deduplication
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ...scan.parquet_scan import NotTakenError
-from .key_order import in_order_of_groups, key_order, order_in_lots
+from .key_order import key_order, order_in_lots
 from .row_work import RowWork
 
 #: Bits of a row's number in its file; the others are its file's.
@@ -77,7 +77,7 @@ class FirstRows(RowWork):
         return super().run_rows(side, {**arrays, **more}, places, rank)
 
     def reduced(self, side: int, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """As they were read, each for itself: a table of hashes finds those of one key, and nothing is sorted."""
+        """Those that stay, as they were read: a table of hashes finds those of one key, and nothing is sorted."""
         if self.has_places and not (np.diff(rows.column(_PLACE).to_numpy()) > 0).all():
             return self._first(rows)
         codes = self._codes(rows)
@@ -90,12 +90,15 @@ class FirstRows(RowWork):
             at = np.flatnonzero(times == least[codes])
         firsts = np.zeros(count, dtype=np.int64)
         firsts[codes[at[::-1]]] = at[::-1]  # the last one that is written stays
-        summed = {ROWS_COLUMN: np.bincount(codes)}
+        summed = {ROWS_COLUMN: np.bincount(codes, rows.column(ROWS_COLUMN).to_numpy()).astype(np.int64)}
         if self.has_max:
             most = np.full(count, NO_TIME)
             np.maximum.at(most, codes, rows.column(MAX_TIME_COLUMN).to_numpy())
             summed[MAX_TIME_COLUMN] = most
-        return in_order_of_groups(_with_numbers(rows.take(pa.array(firsts)), summed))
+        order = np.argsort(firsts)
+        return _with_numbers(
+            rows.take(pa.array(firsts[order])), {name: values[order] for name, values in summed.items()}
+        )
 
     def _codes(self, rows: pa.RecordBatch) -> np.ndarray:
         """A number for each key (and event time), from 0 on."""

@@ -25,7 +25,7 @@ from .scan_task import ScanTask
 _SAMPLE = 1 << 16
 #: So many rows are put in order at once.
 _PIECE_ROWS = 1 << 17
-#: Rows that are reduced at once: fewer meet fewer of their key.
+#: Rows that are reduced at once, with those that are left of rows before if these are not more than half as many.
 _REDUCED_ROWS = 1 << 20
 
 
@@ -81,15 +81,22 @@ class RowScanTask(ScanTask[RankedPart, RowsReport]):
 
     def scanned(self, parts: Sequence[RankedPart], attempt: str, number: int = 0) -> RowsReport:
         runs, waiting = list[str](), list[pa.RecordBatch]()
-        rows = waiting_rows = size = 0
+        rows = waiting_rows = size = kept = 0  # kept: those of the waiting rows that have been reduced
         progress = self.progress(number)
         progress.write()
         reduces: bool | None = None if self.work.reduces else False  # None: too few rows have been seen
 
+        def reduce() -> None:
+            nonlocal waiting, waiting_rows, size, kept
+            batch = self.work.reduced(self.side, pa.concat_batches(waiting))
+            waiting, waiting_rows, size, kept = [batch], batch.num_rows, batch.nbytes, batch.num_rows
+
         def write() -> None:
-            nonlocal waiting, waiting_rows, size
-            ordered = [self.work.reduced(self.side, pa.concat_batches(waiting))] if reduces else _in_pieces(waiting)
-            waiting, waiting_rows, size = [], 0, 0
+            nonlocal waiting, waiting_rows, size, kept
+            if reduces and waiting_rows > kept:
+                reduce()
+            ordered = [in_order_of_groups(batch) for batch in waiting] if reduces else _in_pieces(waiting)
+            waiting, waiting_rows, size, kept = [], 0, 0, 0
             path = f"{self.folder}/{attempt}-{len(runs)}.run"
             write_run(self.target, path, ordered, self.buckets, self.without)
             runs.append(path)
@@ -107,7 +114,9 @@ class RowScanTask(ScanTask[RankedPart, RowsReport]):
                 progress.waits(waiting_rows)
                 if reduces is None and waiting_rows >= _SAMPLE:
                     reduces = self._repeats(waiting, parts)
-                if 4 * size > self.memory_bytes or (reduces and waiting_rows >= _REDUCED_ROWS):
+                if reduces and waiting_rows - kept >= _REDUCED_ROWS:
+                    reduce()
+                if 4 * size > self.memory_bytes or 2 * kept > _REDUCED_ROWS:
                     write()
         if waiting:
             write()

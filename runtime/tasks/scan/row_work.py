@@ -60,7 +60,7 @@ class RowWork(ABC):
         return pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
 
     def reduced(self, side: int, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows of a run, in the order of key groups, without those that change nothing."""
+        """Rows of a run without those that change nothing; also of rows that are left of others."""
         raise NotImplementedError
 
     @abstractmethod

@@ -239,11 +239,22 @@ DEDUPS: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
 }
 
 
+@pytest.mark.parametrize("are_alone", [False, True])
 @pytest.mark.parametrize("name", DEDUPS)
 def test_deduplicated_rows_are_compared_once_behind_the_shuffle(
-    files: DataFrame, plans: list[tuple[str, str | None]], spark: SparkSession, name: str, tmp_path: Path
+    files: DataFrame,
+    plans: list[tuple[str, str | None]],
+    spark: SparkSession,
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    are_alone: bool,
 ) -> None:
-    """The row that stays of each key is that of the least event time, and of those the first in the files."""
+    """The row that stays of each key is that of the least event time, and of those the first in the files.
+
+    Where most rows have a key of their own the task finds it, and Spark does not aggregate.
+    """
+    monkeypatch.setattr(rows_as_they_are, "MOST_ROWS_ALONE", float("inf") if are_alone else 0.0)
     job, keys = DEDUPS[name]
     back = F.timestamp_seconds(F.lit(3_423_700_000) - F.unix_timestamp("ts"))
     rows = files.withColumns({"back": back, "hour": F.date_trunc("hour", "ts")})
@@ -255,9 +266,60 @@ def test_deduplicated_rows_are_compared_once_behind_the_shuffle(
     first = rows.groupBy(*keys).agg(F.min_by(F.struct(*rows.columns), order).alias("row")).select("row.*")
     assert sorted(found.collect(), key=str) == sorted(first.select(*found.columns).collect(), key=str)
     ((text, bytes_at_once),) = plans
-    assert text.partition("Exchange")[0].count("Aggregate(") == 1
+    has_choice = name != "of all columns"
+    assert text.partition("Exchange")[0].count("Aggregate(") == int(not (are_alone and has_choice))
     assert "Aggregate" not in text.partition("Exchange")[2]
     assert bytes_at_once == str(2**31 - 1), "all texts are short"
+
+
+@pytest.mark.parametrize("delay", ["0 seconds", "20 minutes", "5 hours"])
+def test_keys_that_are_forgotten_between_their_rows_come_again_in_the_same_rows(
+    files: DataFrame, plans: Any, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delay: str
+) -> None:
+    """Several rows of a key have the same event time, or none; the task finds the same ones as if Spark had looked."""
+    coarse = F.when(F.col("id") % 13 > 0, F.date_trunc("hour", "ts"))
+    rows = files.select("ts", "v", F.coalesce("v", F.lit(0)).alias("id"), F.pmod("own", F.lit(40)).alias("some"))
+    rows = rows.withColumn("at", coarse)
+    found: list[list[Any]] = []
+    for are_alone in (False, True):
+        monkeypatch.setattr(rows_as_they_are, "MOST_ROWS_ALONE", float("inf") if are_alone else 0.0)
+        out, checkpoints = (str(tmp_path / f"{name}{are_alone}") for name in ("out", "c"))
+        job = mixedmode.read(history=rows).withWatermark("at", delay).dropDuplicatesWithinWatermark(["some"])
+        writer = job.writeStream.outputMode("append").format("parquet").option("checkpointLocation", checkpoints)
+        writer = writer.option("execution.backlog.engine", "spark").option("pipeline.timers", "in-order")
+        writer.trigger(availableNow=True).start(out).awaitTermination()
+        found.append(sorted(map(tuple, spark.read.parquet(out).collect()), key=str))
+    assert found[0] == found[1]
+    assert len(found[0]) > 40
+    assert [text.partition("Exchange")[0].count("Aggregate(") for text, _ in plans] == [1, 0]
+
+
+def test_rows_that_wait_at_a_live_source_do_not_change_the_way_of_the_history(
+    files: DataFrame, plans: list[tuple[str, str | None]], spark: SparkSession, tmp_path: Path
+) -> None:
+    """The keys of the history say how rows are shuffled, and live ones go the same way, in the same pass."""
+    rows = files.select("own", "some", "t", "v", "ts")
+    live = str(tmp_path / "live")
+    rows.where("v % 3 = 0").withColumn("v", F.col("v") + 1).write.parquet(live)
+    every = rows.union(spark.read.parquet(live))
+    stream = spark.readStream.schema(rows.schema).parquet(live)
+    jobs: tuple[Callable[[Any], Any], ...] = (
+        lambda frame: frame.groupBy("some").agg(F.count("*").alias("n"), F.sum("v").alias("s"), F.max("t").alias("t")),
+        lambda frame: frame.dropDuplicates(["own"]),
+    )
+    wanted = (jobs[0](every), rows.dropDuplicates(["own"]))  # every live row has a key of the history
+    for place, (job, batch) in enumerate(zip(jobs, wanted, strict=True)):
+        found: list[Any] = []
+        writer = job(mixedmode.read(history=rows, live=stream)).writeStream.trigger(availableNow=True)
+        writer = writer.foreachBatch(lambda out, _, found=found: found.extend(map(tuple, out.collect())))
+        writer = writer.outputMode("append" if place else "update").option("execution.backlog.engine", "spark")
+        writer.option("checkpointLocation", str(tmp_path / f"c{place}")).start().awaitTermination()
+        assert sorted(found, key=str) == sorted(map(tuple, batch.collect()), key=str)
+        text, bytes_at_once = plans.pop(0)
+        above, _, below = text.partition("Exchange")
+        assert (above.count("Aggregate("), below.count("Aggregate"), bytes_at_once) == (1 - place, 0, str(2**31 - 1))
+        assert "Union" in below
+        plans.clear()
 
 
 def test_long_texts_and_lists_of_deduplicated_rows_keep_the_limit_in_bytes(

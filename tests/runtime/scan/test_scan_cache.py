@@ -48,17 +48,17 @@ def test_the_same_plan_is_recalled_with_the_files_of_now() -> None:
     context = object()
     scan_cache.remember(frame(Plan("sum"), ["k", "s"], context), ("fast",), scan())
     again = frame(Plan("sum", ["new"]), ["k", "s"], context)
-    found = scan_cache.recall(again, ("fast",))
+    found = scan_cache.recall(again, ("fast",), RecognisedScan)
     assert found is not None
     assert (found.partials, found.uris) == (scan().partials, ("new",))
-    assert scan_cache.recall(again, ("spark",)) is None
-    assert scan_cache.recall(frame(Plan("sum"), ["k", "t"], context), ("fast",)) is None
-    assert scan_cache.recall(frame(Plan("max"), ["k", "s"], context), ("fast",)) is None
-    assert scan_cache.recall(frame(Plan("sum"), ["k", "s"], object()), ("fast",)) is None
+    assert scan_cache.recall(again, ("spark",), RecognisedScan) is None
+    assert scan_cache.recall(frame(Plan("sum"), ["k", "t"], context), ("fast",), RecognisedScan) is None
+    assert scan_cache.recall(frame(Plan("max"), ["k", "s"], context), ("fast",), RecognisedScan) is None
+    assert scan_cache.recall(frame(Plan("sum"), ["k", "s"], object()), ("fast",), RecognisedScan) is None
 
 
 def test_files_that_depend_on_their_paths_are_recognised_each_time() -> None:
     """Which of them are read is not known by the plan alone."""
     context = object()
     scan_cache.remember(frame(Plan("sum"), ["k"], context), (), scan((1,)))
-    assert scan_cache.recall(frame(Plan("sum"), ["k"], context), ()) is None
+    assert scan_cache.recall(frame(Plan("sum"), ["k"], context), (), RecognisedScan) is None
