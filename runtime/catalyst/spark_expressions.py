@@ -16,6 +16,7 @@ from pyspark.sql import Column, SparkSession
 
 from ..jvm.gateway import java_class, scala_sequence, session_state, simple_class_name
 
+_CATALYST = "org.apache.spark.sql.catalyst."
 #: What a member of an expression raises that this version of Spark does not have.
 NO_SUCH_MEMBER = Py4JError
 
@@ -69,6 +70,30 @@ def with_attributes(spark: SparkSession, node: Any, known: Mapping[int, Any]) ->
     return replaced(
         spark, node, lambda one: known.get(one.exprId().id()) if class_name(one) == "AttributeReference" else None
     )
+
+
+def resolved_with_attributes(spark: SparkSession, node: Any, known: Mapping[int, Any]) -> Any:
+    """As :func:`with_attributes`, of a resolved expression, in a few round trips however large it is.
+
+    Names within the expression are left out.
+
+    Args:
+        spark: the session that it is of.
+        node: the expression.
+        known: by the id of a column what takes its place; all others stay.
+    """
+    if not known:
+        return node
+    if class_name(node) == "AttributeReference":
+        return known.get(node.exprId().id(), node)
+    used = [(one, known[number]) for one in items(node.references().toSeq()) if (number := one.exprId().id()) in known]
+    if not used:
+        return node
+    alias, none = java_class(spark, f"{_CATALYST}expressions.Alias"), java_class(spark, "scala.Option").empty()
+    nothing = scala_sequence(spark, [])
+    named = [alias(its, one.name(), one.exprId(), nothing, none, nothing) for one, its in used]
+    helper = getattr(java_class(spark, f"{_CATALYST}optimizer.CollapseProject$"), "MODULE$")
+    return helper.replaceAlias(node, helper.getAliasMap(scala_sequence(spark, named)))
 
 
 def replaced(spark: SparkSession, node: Any, other: Callable[[Any], Any]) -> Any:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType
 
-from ..catalyst.spark_expressions import class_name, items, with_attributes, without_alias
+from ..catalyst.spark_expressions import class_name, items, resolved_with_attributes, without_alias
 from ..catalyst.spark_plans import analyzed
 from ..catalyst.types.arrow_types import arrow_type
 from ..jvm.gateway import java_class
@@ -95,7 +95,7 @@ def _recognised(spark: SparkSession, plan: Any, leaf: Any) -> OutputRows:
     condition = all_of([translator.sure_value(one) for one in conditions])
     columns = []
     for one in items(plan.output()):
-        made = without_alias(with_attributes(spark, one, known))
+        made = without_alias(resolved_with_attributes(spark, one, known))
         if class_name(made) == "AttributeReference" and made.exprId().id() in given:
             value = Value("column", pa.null(), (), (_name(given[made.exprId().id()]),))
         else:

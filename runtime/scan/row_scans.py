@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from ..catalyst.prepared.micro_batch import plan_behind
-from ..catalyst.spark_expressions import class_name, constant, items, with_attributes, without_alias
+from ..catalyst.spark_expressions import class_name, constant, items, resolved_with_attributes, without_alias
 from ..catalyst.spark_plans import analyzed, input_files
 from ..spark_io.file_numbers import ReadFile, listed_files
 from .expression_reader import ExpressionReader
@@ -161,8 +161,8 @@ def _below(spark: SparkSession, plan: Any, wanted: Sequence[Any]) -> tuple[list[
         elif kind == "Project":
             named = [one for one in items(plan.projectList()) if class_name(one) == "Alias"]
             made = {one.exprId().id(): one.child() for one in named}
-            wanted = [with_attributes(spark, one, made) for one in wanted]
-            conditions = [with_attributes(spark, one, made) for one in conditions]
+            wanted = [resolved_with_attributes(spark, one, made) for one in wanted]
+            conditions = [resolved_with_attributes(spark, one, made) for one in conditions]
         plan = plan.child()
     return wanted, conditions
 

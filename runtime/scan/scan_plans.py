@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from ..catalyst.prepared.micro_batch import plan_behind
-from ..catalyst.spark_expressions import class_name, items, with_attributes, without_alias
+from ..catalyst.spark_expressions import class_name, items, resolved_with_attributes, without_alias
 from ..catalyst.spark_plans import analyzed, input_files, leaves
 from ..catalyst.spark_session import session_settings
 from .expression_reader import ExpressionReader
@@ -178,7 +178,7 @@ def _keys_and_calls(
     aggregate = plan.child()
     grouped = {}
     for one in items(aggregate.aggregateExpressions()):
-        grouped[one.exprId().id()] = with_attributes(spark, without_alias(one), known)
+        grouped[one.exprId().id()] = resolved_with_attributes(spark, without_alias(one), known)
     keys, calls = [], []
     for one in items(plan.projectList()):
         name, source = str(one.name()), without_alias(one)
@@ -355,9 +355,9 @@ def columns_below(spark: SparkSession, plan: Any, leaf: Any = None) -> tuple[Map
         raise NotTakenError(f"the rows go through {kind}")
     known, conditions = columns_below(spark, plan.child(), leaf)
     if kind == "Filter":
-        return known, [*conditions, with_attributes(spark, plan.condition(), known)]
+        return known, [*conditions, resolved_with_attributes(spark, plan.condition(), known)]
     if kind == "Project":
         named = [one for one in items(plan.projectList()) if class_name(one) == "Alias"]
-        made = {one.exprId().id(): with_attributes(spark, one.child(), known) for one in named}
+        made = {one.exprId().id(): resolved_with_attributes(spark, one.child(), known) for one in named}
         return {**known, **made}, conditions
     return known, conditions
