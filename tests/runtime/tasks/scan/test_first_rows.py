@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mixedmode.runtime.scan import parquet_scan
 from mixedmode.runtime.scan.expressions.values import Value
 from mixedmode.runtime.scan.parquet_scan import FilePart, ParquetScan, ScanColumn
 from mixedmode.runtime.tasks.scan import row_scan
@@ -160,15 +161,18 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("reduces", [True, False])
 def test_the_first_row_of_each_key_stays_however_rows_are_cut(name: str, reduces: bool) -> None:
-    """With one run a part and with many, and whether or not rows are left out before they go to their shards."""
+    """With one run a part and with many, whether or not rows are left out before they go to their shards, and how often
+    those that are left are looked at again."""
     work = CASES[name]
 
     @settings(max_examples=12, deadline=None)
-    @given(content=files, memory_bytes=st.sampled_from([1 << 20, 64]))
-    def check(content: list[list[list[tuple[Any, ...]]]], memory_bytes: int) -> None:
+    @given(content=files, memory_bytes=st.sampled_from([1 << 20, 64]), at_once=st.sampled_from([1 << 20, 12, 4]))
+    def check(content: list[list[list[tuple[Any, ...]]]], memory_bytes: int, at_once: int) -> None:
         with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
             patch.setattr(row_scan, "_SAMPLE", 1 if reduces else 1 << 30)
             patch.setattr(row_scan, "WORTH_REDUCING", 0)
+            patch.setattr(row_scan, "_REDUCED_ROWS", at_once)
+            patch.setattr(parquet_scan, "_BATCH_ROWS_OF_TEXT", at_once)
             found = worked(work, Path(folder), write(Path(folder), content), memory_bytes)
         groups = [row.pop("__kg") for row in found]
         assert groups == sorted(groups)
@@ -184,6 +188,24 @@ def test_the_first_row_of_each_key_stays_however_rows_are_cut(name: str, reduces
             assert all(one[0] != other[0] or one[1:] < other[1:] for one, other in pairs)
 
     check()
+
+
+@pytest.mark.parametrize("name", ["a number", "a number, with times", "two columns, with times"])
+def test_what_is_left_of_reduced_rows_waits_for_more_of_its_keys(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task has one run then, and each row counts once."""
+    monkeypatch.setattr(parquet_scan, "_BATCH_ROWS_OF_TEXT", 12)
+    monkeypatch.setattr(row_scan, "_SAMPLE", 12)
+    monkeypatch.setattr(row_scan, "_REDUCED_ROWS", 20)
+    rows = [(place % 3 - 1, "ab"[place % 2], (place * 7) % 11 * 1_000_000, float(place)) for place in range(144)]
+    content = [[rows[at : at + 12] for at in range(0, len(rows), 12)]]
+    found = worked(CASES[name], tmp_path, write(tmp_path, content), 1 << 20)
+    by_key = {tuple(row[f"__k{place}"] for place in range(len(CASES[name].key_columns))): row for row in found}
+    assert {(key,): {**row, "__kg": 0} for key, row in by_key.items()} == {
+        key: {**row, "__kg": 0} for key, row in model(CASES[name], content).items()
+    }
+    assert len(list(tmp_path.glob("*.run"))) == 2, "each half of the file has a task"
 
 
 def test_a_shard_that_nobody_asks_for_has_no_rows(tmp_path: Path) -> None:
