@@ -64,22 +64,20 @@ def recall(frame: DataFrame, others: tuple[Any, ...], kind: type[_Found]) -> _Fo
         NotTakenError: it matters which file comes first, and nobody knows.
     """
     context = frame.sparkSession.sparkContext
-    alike = [one for one in _KNOWN if one.context is context and one.others == others and isinstance(one.found, kind)]
+    alike = [one for one in _KNOWN if one.context is context and one.others == others]
     if not alike:
         return None
     plan, columns = analyzed(frame), tuple(frame.columns)
     for one in reversed(alike):
         try:
-            if one.columns == columns and plan.sameResult(one.plan):
-                return _of_now(one.found, frame.sparkSession, relation_of(plan).relation())  # type: ignore[return-value]
+            if isinstance(one.found, kind) and one.columns == columns and plan.sameResult(one.plan):
+                return _of_now(one.found, frame.sparkSession, relation_of(plan).relation())
         except Py4JError:  # it is of another kind than those that can be compared
             continue
     return None
 
 
-def _of_now(
-    found: RecognisedScan | RecognisedRows, spark: SparkSession, relation: Any
-) -> RecognisedScan | RecognisedRows:
+def _of_now(found: _Found, spark: SparkSession, relation: Any) -> _Found:
     """The same scan of the files that a relation has."""
     uris = input_files(spark, relation)
     if isinstance(found, RecognisedScan):
