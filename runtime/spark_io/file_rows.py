@@ -84,7 +84,11 @@ def with_file_rows(frames: Sequence[DataFrame], *, are_live: bool = False) -> li
 
 def has_file_rows(frame: DataFrame) -> bool:
     """Whether it can be told where each row of a frame stands in its files; they are not listed for it."""
-    return _reads(frame) is not None and _with_numbers(frame.sparkSession, [frame], [], _IS_FILE) is not None
+    if _reads(frame) is None:
+        return False
+    if any(ARRIVAL_PLACE_COLUMN in made.columns for made in _MADE.get(frame, {}).values()):
+        return True
+    return _with_numbers(frame.sparkSession, [frame], [], _IS_FILE) is not None
 
 
 def _with_numbers(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mixedmode.runtime.operators.arrival_order import in_one_order
+from mixedmode.runtime.spark_io import file_rows
 from mixedmode.runtime.spark_io.file_numbers import _tables, file_number
 from mixedmode.runtime.spark_io.file_rows import ARRIVAL_FILE_COLUMN, ARRIVAL_PLACE_COLUMN, of_kafka, with_file_rows
 from pyspark.sql import SparkSession
@@ -49,6 +50,27 @@ def test_the_order_takes_sixteen_bytes_of_a_row(spark: SparkSession, tmp_path: o
     (ordered,) = in_one_order(read, [frame])
     assert dict(ordered.drop("id").dtypes) == {ARRIVAL_FILE_COLUMN: "bigint", ARRIVAL_PLACE_COLUMN: "bigint"}
     assert ordered.select(ARRIVAL_FILE_COLUMN, ARRIVAL_PLACE_COLUMN).distinct().count() == 100
+
+
+@pytest.mark.spark
+def test_a_frame_is_given_its_columns_once(
+    spark: SparkSession, tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start asks for them three times; another frame of the same files has its own, as there may be new ones."""
+    spark.range(10).write.parquet(f"{tmp_path}/rows")
+    made: list[object] = []
+    of = file_rows._Numbering.of
+    monkeypatch.setattr(file_rows._Numbering, "of", lambda self, node: made.append(node) or of(self, node))
+    frame = spark.read.parquet(f"{tmp_path}/rows")
+    first, again = with_file_rows([frame]), with_file_rows([frame])
+    assert file_rows.has_file_rows(frame)
+    assert len(made) == 1
+    assert first is not None
+    assert again is not None
+    assert first[0] is again[0]
+    spark.range(5).write.mode("append").parquet(f"{tmp_path}/rows")
+    (more,) = with_file_rows([spark.read.parquet(f"{tmp_path}/rows")]) or ()
+    assert more.count() == 15
 
 
 @pytest.mark.spark
