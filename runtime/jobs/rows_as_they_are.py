@@ -39,12 +39,12 @@ LEAST_BYTES = 32 << 20
 MANY_ROWS = 2.0
 #: The same where Spark sorts rows to aggregate them: it then sorts them once instead of twice.
 MANY_ROWS_TO_SORT = 6.0
-#: With fewer a deduplication's task sorts all rows of its keys sooner than Spark finds those that stay.
-MOST_ROWS_ALONE = 2.0
 #: The same of windows: the rows that are looked at lie together, so the same keys come again in other windows.
 MANY_ROWS_IN_WINDOWS = 4.0
 #: With a key of such a part of all rows it pays, too: the task that gets all of these would work on alone.
 LARGE_SHARE = 0.1
+#: With fewer rows a key the tasks of a deduplication sort all rows sooner than Spark finds those that stay.
+MANY_ROWS_TO_COMPARE = 2.0
 #: How many rows are looked at.
 _SAMPLE = 1 << 14
 _TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
@@ -64,9 +64,9 @@ class KeySample:
     greatest_share: float = 0.0
 
     @property
-    def are_alone(self) -> bool:
+    def mostly_unique(self) -> bool:
         """Whether most rows have a key of their own."""
-        return self.rows_per_key < MOST_ROWS_ALONE
+        return self.rows_per_key < MANY_ROWS_TO_COMPARE
 
     def hardly_repeat(self, operator: KeyedOperator) -> bool:
         """Whether so few rows have the same key that Spark shuffles them as they are; ``operator``: the stage's."""

@@ -71,7 +71,7 @@ class ShardRows:
         yield task
 
     def aggregated_once(
-        self, way: ShardRouting, *, frame: DataFrame, task: ShardTask, are_alone: bool
+        self, way: ShardRouting, *, frame: DataFrame, task: ShardTask, mostly_unique: bool
     ) -> tuple[DataFrame, ShardTask]:
         """As :meth:`in_shards` by hash, of rows that are shuffled as they are and aggregated there.
 
@@ -79,15 +79,14 @@ class ShardRows:
             way: has a session in which a shuffle has a partition for each shard.
             frame: the input.
             task: works on them.
-            are_alone: most rows have a key of their own: those of one key meet in the task, if it finds by a sort what
-                stays of them.
+            mostly_unique: most rows have a key of their own; tasks of a deduplication then sort them, if they can.
         """
         assert isinstance(self.operator, AggregatedOnce), "no other stage aggregates"
         rows = way.adopt(frame)
-        if are_alone and isinstance(self.operator, DedupOperator):
-            alone = self.operator.prepare_alone(rows, task.epoch)
-            if alone is not None:
-                prepared, order = alone
+        if mostly_unique and isinstance(self.operator, DedupOperator):
+            unaggregated = self.operator.prepare_unaggregated(rows, task.epoch)
+            if unaggregated is not None:
+                prepared, order = unaggregated
                 prepared = with_key_group(prepared, self.operator, self.max_parallelism)
                 if task.sort is None:
                     return self._sorted(prepared, order), task

@@ -176,7 +176,9 @@ class StageJobs:
         as_unscaled = way is not self._in_place and not self._has_wide_sums
         for its in self.shard_rows.forms_of(task, as_unscaled=as_unscaled):
             if sample is not None and sample.hardly_repeat(self.operator):
-                make = partial(self.shard_rows.aggregated_once, frame=frame, task=its, are_alone=sample.are_alone)
+                make = partial(
+                    self.shard_rows.aggregated_once, frame=frame, task=its, mostly_unique=sample.mostly_unique
+                )
                 job = self._planned(make, way)
                 # Spark 4.1 has two aggregations all the same, one above the other.
                 if job is not None and "partial_" not in executed_text(job):

@@ -77,7 +77,7 @@ class DedupOperator(Deduplication, AggregatedOnce):
         """The same of rows that are shuffled by key as they are."""
         return self._prepared(self._shuffled(frame), epoch)
 
-    def prepare_alone(self, frame: DataFrame, epoch: EpochSpec) -> tuple[DataFrame, tuple[str, ...]] | None:
+    def prepare_unaggregated(self, frame: DataFrame, epoch: EpochSpec) -> tuple[DataFrame, tuple[str, ...]] | None:
         """As :meth:`prepare_few`, of rows that are shuffled by key as they are.
 
         Also where keys may be forgotten between their rows: until a watermark has fired, the second row of an event

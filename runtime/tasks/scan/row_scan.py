@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -80,23 +80,13 @@ class RowScanTask(ScanTask[RankedPart, RowsReport]):
     report_type = RowsReport
 
     def scanned(self, parts: Sequence[RankedPart], attempt: str, number: int = 0) -> RowsReport:
-        runs, waiting = list[str](), list[pa.RecordBatch]()
-        rows = waiting_rows = size = kept = 0  # kept: those of the waiting rows that have been reduced
+        runs, rows, waiting = list[str](), 0, _WaitingRows(self.work, self.side)
         progress = self.progress(number)
         progress.write()
         reduces: bool | None = None if self.work.reduces else False  # None: too few rows have been seen
 
-        def reduce() -> None:
-            nonlocal waiting, waiting_rows, size, kept
-            batch = self.work.reduced(self.side, pa.concat_batches(waiting))
-            waiting, waiting_rows, size, kept = [batch], batch.num_rows, batch.nbytes, batch.num_rows
-
         def write() -> None:
-            nonlocal waiting, waiting_rows, size, kept
-            if reduces and waiting_rows > kept:
-                reduce()
-            ordered = [in_order_of_groups(batch) for batch in waiting] if reduces else _in_pieces(waiting)
-            waiting, waiting_rows, size, kept = [], 0, 0, 0
+            ordered = waiting.in_order(reduced=bool(reduces))
             path = f"{self.folder}/{attempt}-{len(runs)}.run"
             write_run(self.target, path, ordered, self.buckets, self.without)
             runs.append(path)
@@ -107,18 +97,15 @@ class RowScanTask(ScanTask[RankedPart, RowsReport]):
             seen = progress.part_begins(ranked.size_bytes)
             for table in self._let_through(ranked.part, seen):
                 rows += table.num_rows
-                batch = self._keyed(table, ranked.rank)
-                waiting.append(batch)
-                waiting_rows += batch.num_rows
-                size += batch.nbytes
-                progress.waits(waiting_rows)
-                if reduces is None and waiting_rows >= _SAMPLE:
-                    reduces = self._repeats(waiting, parts)
-                if reduces and waiting_rows - kept >= _REDUCED_ROWS:
-                    reduce()
-                if 4 * size > self.memory_bytes or 2 * kept > _REDUCED_ROWS:
+                waiting.add(self._keyed(table, ranked.rank))
+                progress.waits(waiting.rows)
+                if reduces is None and waiting.rows >= _SAMPLE:
+                    reduces = self._repeats(waiting.batches, parts)
+                if reduces and waiting.rows - waiting.reduced_rows >= _REDUCED_ROWS:
+                    waiting.reduce()
+                if 4 * waiting.size_bytes > self.memory_bytes or 2 * waiting.reduced_rows > _REDUCED_ROWS:
                     write()
-        if waiting:
+        if waiting.batches:
             write()
         progress.written()
         failpoint("scan-before-report")
@@ -156,6 +143,51 @@ class RowScanTask(ScanTask[RankedPart, RowsReport]):
         expected = self.expected_rows(self.scan, parts[0].part, parts)
         # What a run has in common is what it can leave out.
         return rows_per_key(keys.num_rows, found.num_rows, min(expected, _REDUCED_ROWS)) >= WORTH_REDUCING
+
+
+@dataclass
+class _WaitingRows:
+    """Rows that have been read and are in no run yet.
+
+    Args:
+        work: what is made of them.
+        side: which of its sides they are.
+    """
+
+    work: RowWork
+    side: int
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    rows: int = 0
+    size_bytes: int = 0
+    #: How many of them have been reduced; they are in the first batch.
+    reduced_rows: int = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self.batches.append(batch)
+        self.rows += batch.num_rows
+        self.size_bytes += batch.nbytes
+
+    def reduce(self) -> None:
+        """Leave out the rows that change nothing."""
+        batch = self.work.reduced(self.side, pa.concat_batches(self.batches))
+        self._clear()
+        self.add(batch)
+        self.reduced_rows = batch.num_rows
+
+    def in_order(self, *, reduced: bool) -> list[pa.RecordBatch]:
+        """The rows, each batch in the order of key groups; they wait no longer.
+
+        Args:
+            reduced: those that change nothing are left out.
+        """
+        if reduced and self.rows > self.reduced_rows:
+            self.reduce()
+        batches = self.batches
+        self._clear()
+        return [in_order_of_groups(batch) for batch in batches] if reduced else _in_pieces(batches)
+
+    def _clear(self) -> None:
+        self.batches, self.rows, self.size_bytes, self.reduced_rows = [], 0, 0, 0
 
 
 def _in_pieces(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:

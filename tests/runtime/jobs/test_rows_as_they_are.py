@@ -239,7 +239,7 @@ DEDUPS: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("are_alone", [False, True])
+@pytest.mark.parametrize("mostly_unique", [False, True])
 @pytest.mark.parametrize("name", DEDUPS)
 def test_deduplicated_rows_are_compared_once_behind_the_shuffle(
     files: DataFrame,
@@ -248,13 +248,13 @@ def test_deduplicated_rows_are_compared_once_behind_the_shuffle(
     name: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    are_alone: bool,
+    mostly_unique: bool,
 ) -> None:
     """The row that stays of each key is that of the least event time, and of those the first in the files.
 
     Where most rows have a key of their own the task finds it, and Spark does not aggregate.
     """
-    monkeypatch.setattr(rows_as_they_are, "MOST_ROWS_ALONE", float("inf") if are_alone else 0.0)
+    monkeypatch.setattr(rows_as_they_are, "MANY_ROWS_TO_COMPARE", float("inf") if mostly_unique else 0.0)
     job, keys = DEDUPS[name]
     back = F.timestamp_seconds(F.lit(3_423_700_000) - F.unix_timestamp("ts"))
     rows = files.withColumns({"back": back, "hour": F.date_trunc("hour", "ts")})
@@ -267,7 +267,7 @@ def test_deduplicated_rows_are_compared_once_behind_the_shuffle(
     assert sorted(found.collect(), key=str) == sorted(first.select(*found.columns).collect(), key=str)
     ((text, bytes_at_once),) = plans
     has_choice = name != "of all columns"
-    assert text.partition("Exchange")[0].count("Aggregate(") == int(not (are_alone and has_choice))
+    assert text.partition("Exchange")[0].count("Aggregate(") == int(not (mostly_unique and has_choice))
     assert "Aggregate" not in text.partition("Exchange")[2]
     assert bytes_at_once == str(2**31 - 1), "all texts are short"
 
@@ -281,9 +281,9 @@ def test_keys_that_are_forgotten_between_their_rows_come_again_in_the_same_rows(
     rows = files.select("ts", "v", F.coalesce("v", F.lit(0)).alias("id"), F.pmod("own", F.lit(40)).alias("some"))
     rows = rows.withColumn("at", coarse)
     found: list[list[Any]] = []
-    for are_alone in (False, True):
-        monkeypatch.setattr(rows_as_they_are, "MOST_ROWS_ALONE", float("inf") if are_alone else 0.0)
-        out, checkpoints = (str(tmp_path / f"{name}{are_alone}") for name in ("out", "c"))
+    for mostly_unique in (False, True):
+        monkeypatch.setattr(rows_as_they_are, "MANY_ROWS_TO_COMPARE", float("inf") if mostly_unique else 0.0)
+        out, checkpoints = (str(tmp_path / f"{name}{mostly_unique}") for name in ("out", "c"))
         job = mixedmode.read(history=rows).withWatermark("at", delay).dropDuplicatesWithinWatermark(["some"])
         writer = job.writeStream.outputMode("append").format("parquet").option("checkpointLocation", checkpoints)
         writer = writer.option("execution.backlog.engine", "spark").option("pipeline.timers", "in-order")
