@@ -15,7 +15,6 @@ from .handle.query_run import QueryRun
 from .handle.rescale import RescalableQuery
 from .handle.stopping import StoppableQuery
 from .handle.waiting import AwaitableQuery
-from .jobs.worker_warmup import start_workers
 from .spec import JobSpec
 
 logger = logging.getLogger(__name__)
@@ -29,8 +28,6 @@ def start_query(job: JobSpec) -> MixedQuery:
         CheckpointError: its checkpoint location, or the savepoint that it begins with, is not for this job, or another
             driver has the location.
     """
-    if job.settings.start_workers:
-        start_workers(job.spark)
     job = with_settings_of_now(job)
     check_places(job)
     query = MixedQuery(job)

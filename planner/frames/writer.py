@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from ...errors import OptionError, PlanError, not_supported
 from ...runtime.checkpoints.store import has_checkpoint
 from ...runtime.connectors.sinks.foreach_rows import RowByRow
+from ...runtime.jobs.worker_warmup import start_workers
 from ...runtime.query import MixedQuery, start_query
 from ...runtime.spec import JobSpec
 from ...runtime.storage.filesystem import path_text
@@ -27,8 +28,8 @@ from ...runtime.support.terminal import print_plan
 from ..inputs.inputs import Inputs
 from ..options.file import file_layer, option_text
 from ..options.layers import Layer
-from ..plans.compile import compile_job
-from ..plans.dry_run import stop_if_dry
+from ..plans.compile import compile_job, resolved_options
+from ..plans.dry_run import is_dry, stop_if_dry
 from ..plans.output.sink_request import SinkRequest
 from ..plans.plan import ExecutionPlan
 from ..stages.stage import check_output_mode
@@ -275,6 +276,8 @@ class MixedStreamWriter:
             self.queryName(queryName)
         if path is not None:
             self.option("path", path_text("path of start()", path))
+        if not is_dry() and resolved_options(self._output, self._file, self._explicit).settings.start_workers:
+            start_workers(self._output.spark)  # which takes as long as what follows here
         plan, job = compile_job(self._output, self._request, self._file, self._explicit)
         stop_if_dry(plan, job)
         # All but the first are about the switch, which a job with a checkpoint has behind it.

@@ -17,7 +17,7 @@ from ...runtime.operators.output_transform import OutputTransform
 from ...runtime.spark_io.file_rows import has_file_rows
 from ...runtime.spec import JobSpec, Settings, StageSpec
 from ..inputs.inputs import Inputs
-from ..options.layers import Layer, resolve_options, session_layer
+from ..options.layers import Layer, ResolvedOptions, resolve_options, session_layer
 from ..stages.output_transform import plan_output_transform, plan_union
 from .backlog_engine import BacklogEngine
 from .final_watermark import FinalWatermark, max_refusal, refuse_max, with_final_watermarks
@@ -42,6 +42,20 @@ from .spark_settings import check_watermark_policy, fires_without_rows
 from .timer_order import resolve_timers
 
 
+def resolved_options(output: Inputs, file: Layer, explicit: Layer) -> ResolvedOptions:
+    """The options of a job.
+
+    Args:
+        output: what comes out of the last stage.
+        file: options from a file.
+        explicit: options that were given to the writer; they are nearer than those of the file and of the session.
+
+    Raises:
+        OptionError: an option is unknown, or its value is not allowed.
+    """
+    return resolve_options(session_layer(session_settings(output.spark)), file, explicit)
+
+
 def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Layer) -> tuple[ExecutionPlan, JobSpec]:
     """Check everything, decide, and describe the result twice: for people and for the runtime.
 
@@ -64,7 +78,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         else plan_output_transform(stage, output.parts[0])
     )
     spark = stage.inputs.spark
-    resolved = resolve_options(session_layer(session_settings(spark)), file, explicit)
+    resolved = resolved_options(output, file, explicit)
     check_interval(spark, request.trigger)
     epoch_ms = real_time_ms(spark, request.trigger)
     format = sink_format(spark, request)

@@ -33,7 +33,12 @@ def without_starts() -> Iterator[None]:
         _depth -= 1
 
 
+def is_dry() -> bool:
+    """Whether jobs are planned here, and none starts."""
+    return _depth > 0
+
+
 def stop_if_dry(plan: ExecutionPlan, job: JobSpec) -> None:
     """Raise :class:`DryRunStop` in a dry run."""
-    if _depth:
+    if is_dry():
         raise DryRunStop(plan, job)

@@ -10,7 +10,8 @@ from weakref import WeakSet
 
 import mixedmode
 import pytest
-from mixedmode.runtime import query
+from mixedmode.planner.frames import writer as writer_module
+from mixedmode.planner.plans.dry_run import DryRunStop, without_starts
 from mixedmode.runtime.jobs import worker_warmup
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -53,9 +54,9 @@ def test_a_job_does_not_see_that_they_could_not_be_started(caplog: pytest.LogCap
 def test_start_asks_for_them(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: bool | None
 ) -> None:
-    """It does so before it looks at folders, unless the option says no."""
+    """It does so before the job is planned, unless the option says no."""
     asked: list[Any] = []
-    monkeypatch.setattr(query, "start_workers", asked.append)
+    monkeypatch.setattr(writer_module, "start_workers", asked.append)
     (tmp_path / "file").write_text("not a folder")
     session = spark.newSession()
     session.conf.unset("spark.mixedmode.execution.start-workers")  # all tests' own
@@ -63,6 +64,9 @@ def test_start_asks_for_them(
     writer = frame.writeStream.format("noop")
     if wanted is not None:
         writer = writer.option("execution.start-workers", wanted)
+    with without_starts(), pytest.raises(DryRunStop):
+        writer.option("checkpointLocation", str(tmp_path / "new")).start()
+    assert not asked, "nothing starts here"
     with pytest.raises(mixedmode.OptionError):
         writer.option("checkpointLocation", str(tmp_path / "file")).start()
     assert asked == [session] * (wanted is not False)
