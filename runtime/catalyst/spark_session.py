@@ -114,6 +114,11 @@ def unheard(origin: SparkSession) -> SparkSession:
     return session
 
 
+#: Settings for jobs that move hardly any rows: Spark computes them as they are, without Java code of their own, which
+#: takes a JVM that has done nothing yet half a second to generate and compile.
+WITHOUT_CODE = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+
 class PrivateSession:
     """A session with the settings of another one, except for some.
 

@@ -19,6 +19,7 @@ from ...state.store.state_manifest import StateManifest
 from ..catalyst.columns import quoted
 from ..catalyst.spark_observations import observed_metrics
 from ..catalyst.spark_plans import repeatable
+from ..catalyst.spark_session import WITHOUT_CODE, PrivateSession
 from ..connectors.output_place import OutputPlace
 from ..operators.admission import can_be_late
 from ..operators.contract import INPUT_ROWS, EpochSpec, KeyedOperator, ShardCounters
@@ -77,6 +78,7 @@ class EpochExecutor:
 
     def __post_init__(self) -> None:
         self._pickled = cloudpickle.dumps(self.operator)
+        self._few_rows = PrivateSession(self.spark, WITHOUT_CODE)
         self._columnar = None if self.scans is None else self._scan_pass(ColumnarPass, self.scans)
         self._row_pass = None if self.scans is None else self._scan_pass(RowPass, self.scans)
         self._placement: ShardPlacement | None = None
@@ -214,7 +216,10 @@ class EpochExecutor:
         pause, collector = run.pause if reads else None, self._collector
 
         def collect(task: ShardTask) -> list[Row]:
-            jobs = iter([self.jobs.of_shards(places, task)])
+            job = self.jobs.of_shards(places, task)
+            if reads and task.hands_on is None and self.operator.questions is None:  # all that goes through are reports
+                job = self._few_rows.adopt(job)
+            jobs = iter([job])
             at_once = collector.shards_at_once(task) if task.runs is not None else None
             return collector.collect_rows(jobs, run.observed, at_once=at_once, pause=pause)
 
@@ -246,6 +251,7 @@ class EpochExecutor:
             max_parallelism=self.max_parallelism,
             run_id=self.run_id,
             progress_folder=self.progress_folder,
+            few_rows=self._few_rows,
         )
 
     def task(self, epoch: StageEpoch, shards: tuple[ShardId, ...]) -> ShardTask:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from ...errors import PlanError
+from ..catalyst.spark_session import PrivateSession
 from ..catalyst.types.arrow_functions import mapped_in_arrow
 from ..jvm.partition_jobs import collected_by_partition
 from ..scan.engines import AUTO, LEAST_BYTES
@@ -65,6 +66,7 @@ class ScanPass:
         max_parallelism: number of key groups.
         run_id: of this run.
         progress_folder: where tasks report how far they are; None: nobody looks.
+        few_rows: for jobs that have a row for each task; None: the session itself.
     """
 
     spark: SparkSession
@@ -75,6 +77,7 @@ class ScanPass:
     max_parallelism: int
     run_id: RunId
     progress_folder: str | None = None
+    few_rows: PrivateSession | None = None
 
     def discard(self) -> None:
         """Remove the runs, also those of attempts that have lost."""
@@ -143,7 +146,8 @@ class ScanPass:
         Raises:
             NotTakenError: a task says that Spark has to read.
         """
-        places = mapped_in_arrow(self.spark.range(0, tasks, 1, tasks), task, REPORT_SCHEMA)
+        spark = self.spark if self.few_rows is None else self.few_rows.session
+        places = mapped_in_arrow(spark.range(0, tasks, 1, tasks), task, REPORT_SCHEMA)
         at_once = self.settings.backlog_max_cores
         if at_once is None:
             rows = places.collect()

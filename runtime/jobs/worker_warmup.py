@@ -15,7 +15,7 @@ from weakref import WeakSet
 
 import pyarrow as pa
 
-from ..catalyst.spark_session import activate, unheard
+from ..catalyst.spark_session import WITHOUT_CODE, activate, unheard
 from ..catalyst.types.arrow_functions import mapped_in_arrow
 from ..jvm.worker.worker_tasks import task_begins
 from ..operators.aggregate import operator as _aggregates  # noqa: F401  (what tasks import)
@@ -57,6 +57,8 @@ def _start(spark: SparkSession) -> None:
     context = spark.sparkContext
     try:
         session = unheard(spark)
+        for name, value in WITHOUT_CODE.items():
+            session.conf.set(name, value)
         activate(session)
         context.setJobDescription(_DESCRIPTION)
         workers = max(context.defaultParallelism, 1)
