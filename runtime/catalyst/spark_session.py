@@ -115,7 +115,7 @@ def unheard(origin: SparkSession) -> SparkSession:
 
 
 #: Settings for jobs that move hardly any rows: Spark computes them as they are, without Java code of their own, which
-#: takes a JVM that has done nothing yet half a second to generate and compile.
+#: takes a JVM that has done nothing yet a third of a second to generate and compile.
 WITHOUT_CODE = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 

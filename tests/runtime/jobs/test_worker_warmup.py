@@ -57,7 +57,6 @@ def test_start_asks_for_them(
     """It does so before the job is planned, unless the option says no."""
     asked: list[Any] = []
     monkeypatch.setattr(writer_module, "start_workers", asked.append)
-    (tmp_path / "file").write_text("not a folder")
     session = spark.newSession()
     session.conf.unset("spark.mixedmode.execution.start-workers")  # all tests' own
     frame = mixedmode.read(history=session.range(3)).groupBy("id").agg(F.count("*").alias("n"))
@@ -67,6 +66,11 @@ def test_start_asks_for_them(
     with without_starts(), pytest.raises(DryRunStop):
         writer.option("checkpointLocation", str(tmp_path / "new")).start()
     assert not asked, "nothing starts here"
-    with pytest.raises(mixedmode.OptionError):
-        writer.option("checkpointLocation", str(tmp_path / "file")).start()
+    monkeypatch.setattr(writer_module, "compile_job", _cannot_be_planned)
+    with pytest.raises(mixedmode.PlanError):
+        writer.start()
     assert asked == [session] * (wanted is not False)
+
+
+def _cannot_be_planned(*_: object) -> None:
+    raise mixedmode.PlanError("no plan")
