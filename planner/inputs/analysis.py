@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from ...errors import PlanError
+from ...errors import PlanError, not_supported
 from ...runtime.catalyst.spark_expressions import class_name, items, tree, with_attributes, without_alias
-from ...runtime.catalyst.spark_plans import analyzed, explained, leaves
+from ...runtime.catalyst.spark_plans import analyzed, check_streaming, explained, leaves
+from ...runtime.jvm.spark_errors import error_text
 from ...runtime.support.redaction import redacted
-from .inputs import Inputs
+from .inputs import InputPart, Inputs
 
 #: Nodes that keep state of their own when their input is a stream.
 STATEFUL_NODES = {
@@ -26,11 +27,13 @@ STATEFUL_NODES = {
     "Deduplicate": "dropDuplicates",
     "DeduplicateWithinWatermark": "dropDuplicatesWithinWatermark",
     "Distinct": "distinct",
+    "Except": "exceptAll or subtract",
     "FlatMapGroupsInArrow": "applyInArrow",
     "FlatMapGroupsInPandas": "applyInPandas",
     "FlatMapGroupsInPandasWithState": "applyInPandasWithState",
     "FlatMapGroupsWithState": "flatMapGroupsWithState",
     "GlobalLimit": "limit",
+    "Intersect": "intersect",
     "TransformWithState": "transformWithState",
     "TransformWithStateInPySpark": "transformWithState",
     "Window": "a window function",
@@ -48,6 +51,8 @@ _SAME_COLUMNS = {
 }
 #: Joins that may put nulls into the columns of either side.
 _OUTER_JOINS = {"RIGHT OUTER", "FULL OUTER"}
+#: Whether Spark looks, when a stream starts, for what it supports in none.
+_STREAMS_ARE_CHECKED = "spark.sql.streaming.unsupportedOperationCheck"
 #: Ids of expressions (``k#12``, ``v#13L``) and of exchanges in Spark's plans.
 _IDS = re.compile(r"#\d+L?|, \[plan_id=\d+\]")
 
@@ -101,6 +106,25 @@ def check_stateless(name: str, frame: DataFrame, template: DataFrame | None = No
                 f"{name} joins two streams, which keeps state in Spark; join what mixedmode.read() gives for each",
                 code="MIXEDMODE_STATE_IN_INPUT",
             )
+
+
+def refuse_what_no_stream_has(parts: Sequence[InputPart]) -> None:
+    """Raise PlanError if Spark would refuse a live input when its query starts, which is later than the job's start.
+
+    Args:
+        parts: the sources of a job.
+    """
+    for part in parts:
+        spark = part.frame.sparkSession
+        if not part.is_live or spark.conf.get(_STREAMS_ARE_CHECKED, "true") == "false":
+            continue
+        try:
+            check_streaming(spark, analyzed(part.frame), "append")
+        except AnalysisException as error:
+            raise not_supported(
+                f"{part.name} cannot be a stream: {error_text(error)} (as Spark says it); leave that out of the live"
+                " input, and of what is done to the rows before the keyed stage"
+            ) from error
 
 
 def is_aggregate(frame: DataFrame, columns: Sequence[Column | str]) -> bool:

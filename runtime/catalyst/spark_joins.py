@@ -16,7 +16,7 @@ from pyspark.sql.types import DataType, StructType
 
 from ..jvm.gateway import java_class, scala_sequence
 from .spark_expressions import as_column, attribute, class_name, items, replaced, tree, with_attributes
-from .spark_plans import analyzed
+from .spark_plans import analyzed, check_streaming
 
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
 #: How Spark's streams mark an event-time column.
@@ -102,9 +102,7 @@ class SparkJoin:
         if condition.isDefined():
             condition = _some(spark, with_attributes(spark, condition.get(), known))
         streams = self.node.copy(left, right, self.node.joinType(), condition, self.node.hint())
-        modes = java_class(spark, "org.apache.spark.sql.streaming.OutputMode")
-        checker = java_class(spark, "org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker")
-        checker.checkForStreaming(streams, getattr(modes, output_mode.capitalize())())
+        check_streaming(spark, streams, output_mode)
 
 
 def python_type(expression: Any) -> DataType:

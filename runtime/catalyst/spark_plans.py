@@ -43,6 +43,22 @@ def leaves(plan: Any) -> Iterator[Any]:
     return items(plan.collectLeaves())
 
 
+def check_streaming(spark: SparkSession, plan: Any, output_mode: str) -> None:
+    """Have Spark check a plan as it does when a stream starts.
+
+    Args:
+        spark: the session.
+        plan: the analyzed plan of a streaming frame.
+        output_mode: ``append``, ``update`` or ``complete``.
+
+    Raises:
+        AnalysisException: Spark does not support it on streams.
+    """
+    modes = java_class(spark, "org.apache.spark.sql.streaming.OutputMode")
+    checker = java_class(spark, "org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker")
+    checker.checkForStreaming(plan, getattr(modes, output_mode.capitalize())())
+
+
 def input_files(spark: SparkSession, relation: Any) -> tuple[str, ...]:
     """The URIs of a relation's files, in three round trips however many there are: a URI has no line break."""
     found = str(java_class(spark, "scala.Predef").genericWrapArray(relation.inputFiles()).mkString("\n"))

@@ -25,6 +25,12 @@ _RAISED = re.compile(
 _IN_PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t]+.*\n)+(\S.*)")
 #: A condition of Spark's in front of a message.
 _CONDITION = re.compile(r"^\[([A-Z0-9_.]+)\] ")
+#: What Spark puts before what has ended a stream, and behind it: its ids, and where it stood.
+_STREAM_FAILED = re.compile(
+    r"^\[STREAM_FAILED\] Query \[[^\]]*\] terminated with exception: (.*?)(?: SQLSTATE: XXKST)?"
+    r"(?:\n=== Streaming Query ===.*)?$",
+    re.S,
+)
 #: Exceptions that say only that there is another one.
 _WRAPPERS = (
     "Job aborted",
@@ -65,7 +71,7 @@ def _what_happened(error: BaseException) -> str:
         return _shortened(in_python[-1])
     found = list(_raised(text)) if "\tat " in text or "Exception" in text else []
     if not found:
-        lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+        lines = [line.rstrip() for line in _STREAM_FAILED.sub(r"\1", text).splitlines() if line.strip()]
         return "\n".join(lines[:_MOST_LINES]).strip() or type(error).__name__
     kind, first = next((one for one in found if _CONDITION.match(one[1])), found[0])
     root_kind, root = found[-1]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -32,6 +32,7 @@ from ....runtime.catalyst.spark_expressions import class_name, items, with_attri
 from ....runtime.catalyst.spark_plans import analyzed, as_written
 from ....runtime.catalyst.spark_session import empty_frame
 from ....runtime.catalyst.struct_fields import known_again, with_own_fields
+from ....runtime.jvm.spark_errors import error_text
 from ....runtime.operators.aggregate.definition import (
     GROUPING_ID,
     AggregateMode,
@@ -203,7 +204,7 @@ def _analyze(
         result = grouped.agg(exprs) if isinstance(exprs, dict) else grouped.agg(*exprs)
         schema = result.schema
     except (AnalysisException, ParseException) as error:
-        raise PlanError(f"agg: {_first_line(error)}") from error
+        raise PlanError(f"agg: {error_text(error)}") from error
     node, projects = analyzed(result), []
     while class_name(node) == "Project":  # of expressions that use others by their alias
         projects.append(node)
@@ -360,8 +361,3 @@ def _named(names: Sequence[str], types: Sequence[DataType]) -> StructType:
 def _own_types(given: Sequence[StructField], own: StructType, prefix: str) -> dict[str, DataType]:
     pairs = enumerate(zip(given, own.fields, strict=True))
     return {f"{prefix}{place}": new.dataType for place, (old, new) in pairs if new is not old}
-
-
-def _first_line(error: PySparkException) -> str:
-    """Spark's message without the plan that it prints below."""
-    return str(error).strip().split("\n", 1)[0].strip()

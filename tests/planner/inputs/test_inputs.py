@@ -139,6 +139,48 @@ def test_inputs_may_come_through_views(history: DataFrame, live: DataFrame) -> N
             read(live=spark.sql(text))
 
 
+@pytest.mark.parametrize(
+    ("operation", "said"),
+    [
+        (lambda rows: rows.sample(0.5), "live cannot be a stream: Sampling is not supported on streaming"),
+        (
+            lambda rows: rows.withColumn("n", F.monotonically_increasing_id()),
+            r"live cannot .* monotonically_increasing_id",
+        ),
+    ],
+)
+def test_what_spark_supports_in_no_stream_is_refused_at_start(
+    history: DataFrame, live: DataFrame, operation: Any, said: str
+) -> None:
+    """Whether it stands in the live input or behind read(); also without a keyed stage.  A history may have it."""
+    spark = live.sparkSession
+    counts = [
+        operation(read(history=history, live=live)).groupBy("k").count().writeStream.outputMode("update"),
+        read(history=operation(history), live=operation(live)).groupBy("k").count().writeStream.outputMode("update"),
+        operation(read(live=live)).writeStream,
+    ]
+    for writer in counts:
+        with pytest.raises(PlanError, match=said) as refused:
+            writer.format("noop").plan()
+        assert (refused.value.code, "\n" in str(refused.value)) == ("MIXEDMODE_NOT_SUPPORTED", False)
+    read(history=operation(history)).groupBy("k").count().writeStream.format("noop").outputMode("update").plan()
+
+    spark.conf.set("spark.sql.streaming.unsupportedOperationCheck", "false")
+    try:
+        counts[0].format("noop").plan()
+    finally:
+        spark.conf.unset("spark.sql.streaming.unsupportedOperationCheck")
+
+
+@pytest.mark.parametrize("compared", ["exceptAll", "subtract", "intersect"])
+def test_rows_compared_with_all_others_are_state_of_sparks(history: DataFrame, live: DataFrame, compared: str) -> None:
+    """Spark finds it out in the first micro-batch only."""
+    names = ["exceptAll or subtract", "intersect"]
+    rows = getattr(live.select("k"), compared)(history.select("k"))
+    with pytest.raises(PlanError, match=f"live .*contains ({'|'.join(names)}), which keeps state in Spark"):
+        read(live=rows).groupBy("k")
+
+
 def test_operations_reach_every_input(live: DataFrame) -> None:
     """What is done to the frame is done to each of them; the one that does not take it is named."""
     frame = read(live={"a": live, "b": live}).withColumn("w", F.lit(1)).where("v > 0")

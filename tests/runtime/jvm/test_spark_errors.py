@@ -50,6 +50,12 @@ CORRUPT = (
             "TopicAuthorizationException: Not authorized to access topics: [readings]; the job's user needs READ and"
             " DESCRIBE on the topic",
         ),
+        (
+            "[STREAM_FAILED] Query [id = 9f5dc1a3, runId = b24e8d5d] terminated with exception: Invalid value 'x' for"
+            " option 'maxFilesPerTrigger', must be a positive integer SQLSTATE: XXKST\n=== Streaming Query ===\n"
+            "Identifier: mixedmode (live source) [id = 9f5dc1a3]\nCurrent State: INITIALIZING",
+            "Invalid value 'x' for option 'maxFilesPerTrigger', must be a positive integer",
+        ),
         ("no such disk\nsecond line\n\n" + "more\n" * 20, "no such disk\nsecond line" + "\nmore" * 8),
         ("", "RuntimeError"),
     ],
