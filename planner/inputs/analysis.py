@@ -51,7 +51,7 @@ _SAME_COLUMNS = {
 }
 #: Joins that may put nulls into the columns of either side.
 _OUTER_JOINS = {"RIGHT OUTER", "FULL OUTER"}
-#: Whether Spark looks, when a stream starts, for what it supports in none.
+#: Whether Spark looks, when a stream starts, for operations that it supports on none.
 _STREAMS_ARE_CHECKED = "spark.sql.streaming.unsupportedOperationCheck"
 #: Ids of expressions (``k#12``, ``v#13L``) and of exchanges in Spark's plans.
 _IDS = re.compile(r"#\d+L?|, \[plan_id=\d+\]")
@@ -108,7 +108,7 @@ def check_stateless(name: str, frame: DataFrame, template: DataFrame | None = No
             )
 
 
-def refuse_what_no_stream_has(parts: Sequence[InputPart]) -> None:
+def refuse_unsupported_on_streams(parts: Sequence[InputPart]) -> None:
     """Raise PlanError if Spark would refuse a live input when its query starts, which is later than the job's start.
 
     Args:
@@ -116,14 +116,14 @@ def refuse_what_no_stream_has(parts: Sequence[InputPart]) -> None:
     """
     for part in parts:
         spark = part.frame.sparkSession
-        if not part.is_live or spark.conf.get(_STREAMS_ARE_CHECKED, "true") == "false":
+        if not part.is_live or str(spark.conf.get(_STREAMS_ARE_CHECKED, "true")).lower() == "false":
             continue
         try:
             check_streaming(spark, analyzed(part.frame), "append")
         except AnalysisException as error:
             raise not_supported(
-                f"{part.name} cannot be a stream: {error_text(error)} (as Spark says it); leave that out of the live"
-                " input, and of what is done to the rows before the keyed stage"
+                f"{part.name} has an operation that Spark supports on no stream: {error_text(error)} (as Spark says);"
+                " leave it out of the live input, and of what follows read()"
             ) from error
 
 

@@ -16,7 +16,7 @@ from ...runtime.connectors.sources.source_lanes import Lane, live_frame
 from ...runtime.operators.output_transform import OutputTransform
 from ...runtime.spark_io.file_rows import has_file_rows
 from ...runtime.spec import JobSpec, Settings, StageSpec
-from ..inputs.analysis import refuse_what_no_stream_has
+from ..inputs.analysis import refuse_unsupported_on_streams
 from ..inputs.inputs import Inputs
 from ..options.layers import Layer, ResolvedOptions, resolve_options, session_layer
 from ..stages.output_transform import plan_output_transform, plan_union
@@ -94,7 +94,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     specs, transform = observed_once(graph.specs(output_mode, settings), transform, settings, bounded)
     specs, finals = with_final_watermarks(resolved, settings, graph.stages, specs, output_mode)
     check_watermark_policy(spark, specs, planned.location)
-    refuse_what_no_stream_has(graph.lanes.parts)
+    refuse_unsupported_on_streams(graph.lanes.parts)
     lanes = graph.lanes.frames()
     settings = _with_limits(settings, specs, live_frame(lanes), request)
     parallelism, engine = settings.shards(spark), BacklogEngine.of(settings, specs, lanes)

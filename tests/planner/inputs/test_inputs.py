@@ -142,14 +142,14 @@ def test_inputs_may_come_through_views(history: DataFrame, live: DataFrame) -> N
 @pytest.mark.parametrize(
     ("operation", "said"),
     [
-        (lambda rows: rows.sample(0.5), "live cannot be a stream: Sampling is not supported on streaming"),
+        (lambda rows: rows.sample(0.5), "live has an operation .*: Sampling is not supported on streaming"),
         (
             lambda rows: rows.withColumn("n", F.monotonically_increasing_id()),
-            r"live cannot .* monotonically_increasing_id",
+            r"live has an operation .* monotonically_increasing_id",
         ),
     ],
 )
-def test_what_spark_supports_in_no_stream_is_refused_at_start(
+def test_what_spark_supports_on_no_stream_is_refused_at_start(
     history: DataFrame, live: DataFrame, operation: Any, said: str
 ) -> None:
     """Whether it stands in the live input or behind read(); also without a keyed stage.  A history may have it."""
@@ -165,7 +165,7 @@ def test_what_spark_supports_in_no_stream_is_refused_at_start(
         assert (refused.value.code, "\n" in str(refused.value)) == ("MIXEDMODE_NOT_SUPPORTED", False)
     read(history=operation(history)).groupBy("k").count().writeStream.format("noop").outputMode("update").plan()
 
-    spark.conf.set("spark.sql.streaming.unsupportedOperationCheck", "false")
+    spark.conf.set("spark.sql.streaming.unsupportedOperationCheck", "FALSE")
     try:
         counts[0].format("noop").plan()
     finally:
