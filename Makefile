@@ -51,7 +51,7 @@ SEED    ?= 1
 # Another Spark of the machine is not the one that is tested and shown here.
 unexport SPARK_HOME SPARK_CONF_DIR
 
-.PHONY: demo docs demo-kafka test test-rest test-delta test-jobs test-suites test-of-tables test-matrix chaos lint format bench bench-full bench-backlogs bench-growth bench-peers clean java
+.PHONY: demo docs demo-kafka jars test test-rest test-delta test-jobs test-suites test-of-tables test-matrix chaos lint format bench bench-full bench-backlogs bench-growth bench-peers clean java
 .DEFAULT_GOAL := test
 
 demo: java $(VENV)/.installed-demo
@@ -66,6 +66,10 @@ test: java $(VENV)/.installed-test
 # No core is idle: queries that wait for rows look for them less often, which saves a twelfth of the CPU time.
 test-rest: java $(VENV)/.installed-test
 	MIXEDMODE_POLLING_DELAY=75ms MIXEDMODE_EXAMPLES_TRIED=$(SHARE) $(WITH_KILLS) -m "$(OF_LEFT_OUT) or hypothesis" $(ARGS)
+
+# Those of all tests, into the cache: the first test of Kafka or S3 would wait for them.
+jars:
+	$(PYTHON) tests/maven_jars.py
 
 # What is not there is fetched: an environment for each Python, a folder for each PySpark, 4 GB in all, and with --pyarrow
 # one for each PyArrow, 1.2 GB.

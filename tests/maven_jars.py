@@ -1,7 +1,7 @@
 """Jars that tests need and no Python package has: each by its coordinates and checksum, fetched once into a cache.
 
 ``jars.lock`` names them.  They come by the machine's own Maven client, without whatever else their descriptions ask
-for; in the cache is what had the right checksums.
+for; in the cache is what had the right checksums.  ``python maven_jars.py`` brings all of them.
 """
 
 from __future__ import annotations
@@ -128,3 +128,8 @@ def _fetch(wanted: list[Jar], folder: Path) -> None:
         pom.unlink()
         Path(made).rename(folder)
         Path(made).mkdir()  # for what removes it
+
+
+if __name__ == "__main__":
+    for heading in dict.fromkeys(jar.use for jar in locked(LOCK.read_text())):
+        jars(heading)

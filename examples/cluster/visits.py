@@ -10,7 +10,6 @@ checkpoint; the next start goes on from there, as it does after a crash.
 import json
 import os
 from collections.abc import Iterator
-from datetime import timezone
 from typing import Any
 
 import mixedmode
@@ -35,7 +34,7 @@ class Visits(StatefulProcessor):
         if ends_ms is not None:
             self._handle.deleteTimer(ends_ms)
         for row in rows:
-            ends_ms = int(row.ts.replace(tzinfo=timezone.utc).timestamp() * 1000) + PAUSE_MS
+            ends_ms = int(row.ts.timestamp() * 1000) + PAUSE_MS
             spent += row.amount
         self._open.update((ends_ms, spent))
         self._handle.registerTimer(ends_ms)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.catalyst.columns import columns_ddl
-from ...runtime.connectors.sources.live_sources import at_most_once
+from ...runtime.connectors.sources.live_sources import at_most_once, leaves_out_the_past
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.spec import Settings, StageSpec
 from ..inputs.analysis import spark_plan
@@ -48,7 +48,9 @@ def source_plans(graph: StageGraph) -> tuple[SourcePlan, ...]:
                 if watermark is None or own.name in watermark.without
                 else watermark.delay_of(own.name),
                 seam=None if part.seam is None else part.seam.text,
-                warning=(None if part.seam is None else part.seam.warning) or at_most_once(part.frame),
+                warning=(None if part.seam is None else part.seam.warning)
+                or at_most_once(part.frame)
+                or leaves_out_the_past(part.frame),
             )
             for part, own in zip(lane.parts, taken, strict=True)
             if part.is_live

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 #: What Spark writes into footers: its version, and that times are those of another calendar.
 SPARK_VERSION = b"org.apache.spark.version"
-_LEGACY_MARK = b"org.apache.spark.legacyINT96"
+_LEGACY_INT96 = b"org.apache.spark.legacyINT96"
 #: The first one that wrote times of the calendar of today.
 _FIRST_VERSION = b"3.1.0"
 _WRITER = "parquet-mr"
@@ -49,7 +49,7 @@ def are_alike(
         rows: how many are looked at at once.
     """
     written = metadata.metadata or {}
-    is_legacy = _LEGACY_MARK in written or written[SPARK_VERSION] < _FIRST_VERSION
+    is_legacy = _LEGACY_INT96 in written or written[SPARK_VERSION] < _FIRST_VERSION
     first_s = _ALIKE_FROM_S if is_legacy else _FIRST_S
     file = pq.ParquetFile(source, metadata=metadata, coerce_int96_timestamp_unit="s")
     for batch in file.iter_batches(rows, row_groups=list(groups), columns=list(columns), use_threads=False):

@@ -1,9 +1,9 @@
 """Reading Parquet files in a task as Spark reads them, without Spark: what is proven to be the same, and nothing else.
 
 A scan is made of a plan by :mod:`.scan_plans`.  What only the files can tell is looked at here: each file's footer must
-say of each column exactly the type that Spark was asked for, under exactly its name.  Whatever else comes up, from a
-type that Spark would widen to a page that cannot be read, is a :class:`NotTakenError`: then Spark reads, and says what
-is wrong, or that nothing is.
+say of each column exactly the type that Spark was asked for, under exactly its name.  Whatever else comes up (a type
+that Spark would widen, dates that it may have to rebase from the Julian calendar, a page that cannot be read) is a
+:class:`NotTakenError`: then Spark reads, and says what is wrong, or that nothing is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .parquet_int96 import SPARK_VERSION, are_alike, is_of_spark
 #: Rows that are worked on at once, without and with texts; and their bytes, by what a file says of its rows.
 _BATCH_ROWS, _BATCH_ROWS_OF_TEXT, _BATCH_BYTES = 1_000_000, 100_000, 64 << 20
 #: What Spark writes into footers of files whose dates, and times but for those as INT96, are of another calendar.
-_LEGACY_MARK = b"org.apache.spark.legacyDateTime"
+_LEGACY_DATETIME = b"org.apache.spark.legacyDateTime"
 #: Spark's type -> physical type of Parquet and the logical types that mean it.
 _PARQUET_TYPES: dict[str, tuple[str, tuple[str, ...]]] = {
     "boolean": ("BOOLEAN", ("None",)),
@@ -236,7 +236,7 @@ def check_footer(file: pq.ParquetFile, columns: tuple[ScanColumn, ...], path: st
     """
     schema, int96 = file.schema, []
     written = file.metadata.metadata or {}
-    is_legacy = _LEGACY_MARK in written or written.get(SPARK_VERSION, b"3.0.0") < b"3.0.0"
+    is_legacy = _LEGACY_DATETIME in written or written.get(SPARK_VERSION, b"3.0.0") < b"3.0.0"
     found: dict[str, list[Any]] = {}
     for i in range(len(schema)):
         leaf = schema.column(i)

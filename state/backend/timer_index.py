@@ -1,6 +1,7 @@
 """Keeps the timer index of a key group: its changes, and reads of the stored index, for both backends.
 
-Invariant: a timer's cell and its index entry are written and deleted together, in the same file.
+Invariant: a timer's cell and its index entry are written and deleted together, in the same file.  (The bytes of both:
+``state/keys/key_space.py``.)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""By which time the rows of each side of a join wait, and are late.
+"""Which column is the event time of each side of a join, by which its rows wait and are late.
 
 As in Spark that is a column which still is event time where the sides are joined: the watermark's own column, a window
 of it, whose last instant counts, or the last instant of a window.  If the join's keys have one, it is the time of both

@@ -83,6 +83,11 @@ class LiveSourceFacts:
                 return f"{option} = {value!r}"
         return None
 
+    @property
+    def is_from_now_by_default(self) -> bool:
+        """True if nobody said where it begins, and Spark's default leaves out all that is there at the first start."""
+        return self.name == "kafka" and not any(option in self.options for option in _BEGINNINGS)
+
     def gave(self, offset: str) -> bool:
         """Whether an offset of Spark's log may be one of a source of this kind; True for kinds that are not known."""
         try:
@@ -133,6 +138,18 @@ def at_most_once(live: DataFrame) -> str | None:
         f"live source {names[0]!r} cannot be read again, so its rows count at most once: what it sends before the"
         " stream begins, or after the last checkpoint before a crash, is lost, and trigger(availableNow=True) reads"
         " nothing of it. Use it for tests only"
+    )
+
+
+def leaves_out_the_past(live: DataFrame) -> str | None:
+    """The warning about sources that begin from now because nothing else was asked for; None: there is none."""
+    names = [source.name for source in live_sources(live) if source.is_from_now_by_default]
+    if not names:
+        return None
+    return (
+        f"live source {names[0]!r} has no startingOffsets, and Spark's default is 'latest': the job reads no message"
+        " that was there before its first start. Set 'earliest', or read history and topic with mixedmode.kafka.read();"
+        " set 'latest' if this is what you want"
     )
 
 

@@ -1,4 +1,4 @@
-"""Joins some keys at once: new rows meet stored ones and each other, and expired ones are removed."""
+"""Joins some keys at once: new rows meet stored ones and each other, expired ones go out unmatched and are removed."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ class JoinStep:
         due_old = self._tools.due_ms(self._hand.old.times_us, self._hand.old.sides)
         due_new = self._tools.due_ms(self._hand.new.times_us, self._hand.new.sides)
         if self._hand.firing_ms > MIN_WATERMARK:
-            self._put_out_alone(self._hand.pool, self._hand.old, due_old)
-            self._put_out_alone(self._hand.pool, self._hand.new, due_new)
+            self._put_out_unmatched(self._hand.pool, self._hand.old, due_old)
+            self._put_out_unmatched(self._hand.pool, self._hand.new, due_new)
         if not self._tools.epoch.keep_state:
             return
         stays_old, stays_new = self._stays(self._hand.old, due_old), self._stays(self._hand.new, due_new)
@@ -202,10 +202,10 @@ class JoinStep:
             found = rows.where(at[some])
             self._tools.output.partnered(pool, found.numbers, times_us[some], found.keys, self._key_columns)
 
-    def _put_out_alone(
+    def _put_out_unmatched(
         self, pool: RowPool, rows: PairingRows, due_ms: np.ndarray, has: np.ndarray | None = None
     ) -> None:
-        """Rows of outer sides that are over and have had no partner go out; ``has``: which may."""
+        """Rows of outer sides that are over and unmatched go out, with nulls for the other side; ``has``: which may."""
         alone = ~rows.matched & (due_ms <= self._hand.firing_ms) & self._tools.is_outer[rows.sides]
         if has is not None:
             alone &= has
@@ -287,7 +287,7 @@ class JoinStep:
         due_ms = self._tools.due_ms(stored.times_us, stored.sides)
         has = stored.times_us >= entries["open"][blocks.blocks]
         if self._hand.firing_ms > MIN_WATERMARK:
-            self._put_out_alone(pool, stored, due_ms, has)
+            self._put_out_unmatched(pool, stored, due_ms, has)
             has &= due_ms > self._hand.firing_ms
         waits = has & ~stored.matched & self._tools.is_outer[stored.sides]
         opens = np.minimum.reduceat(np.where(waits, stored.times_us, NEVER), bounds[:-1])

@@ -2,7 +2,7 @@
 
 Invariants:
 - A pair goes out in the epoch in which the later one of its rows comes, and in no other.
-- A row without a partner goes out when its time is over, and is not in the state from then on.
+- A row without a partner goes out when its time is over (``JoinStep``), and is not in the state from then on.
 - A key is in the state as long as any of its rows is; it has one timer, for the first time at which something of it has
   to go out, or else for the last one at which something has to go.
 """

@@ -79,7 +79,7 @@ class Client:
 
     Args:
         config: of the producer.
-        name: its transactional.id, and its group.
+        name: its transactional.id, and its group (:func:`.markers.transactional_id`).
         columns: which columns make a message.
 
     Raises:

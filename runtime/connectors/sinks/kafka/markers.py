@@ -2,6 +2,7 @@
 
 It is an offset that a consumer group of ours commits, one group for each lane of a job: Kafka has both, the offset and
 the messages, or neither.  The offset is the position up to which rows are sent, its text says of which transaction.
+The group has the name of the lane's producer, its transactional.id.
 """
 
 from __future__ import annotations
@@ -67,6 +68,6 @@ def position_of(markers: Iterable[Marker], token: str) -> int:
     return max((marker.position for marker in markers if marker.token == token), default=0)
 
 
-def sender_id(job_id: JobId, lane: int) -> str:
+def transactional_id(job_id: JobId, lane: int) -> str:
     """The transactional.id of a lane's producer, and the name of its consumer group."""
     return f"mixedmode-{job_id}-{lane}"

@@ -14,7 +14,7 @@ from .....errors import CheckpointError, OptionError
 from ....support.ids import JobId
 from .client import REQUEST_S, Client, may_write
 from .client_options import PREFIX
-from .markers import Marker, sender_id
+from .markers import Marker, transactional_id
 from .messages import MessageColumns
 from .sender import Interrupted
 
@@ -50,7 +50,7 @@ def probe(config: Mapping[str, str], topic: str | None) -> None:
 
 
 def _try_out(config: Mapping[str, str], topic: str | None) -> None:
-    client = Client(config, sender_id(JobId("check"), 0), MessageColumns(topic, {}))
+    client = Client(config, transactional_id(JobId("check"), 0), MessageColumns(topic, {}))
     try:
         if topic is not None:
             _check_topic(client, config, topic)

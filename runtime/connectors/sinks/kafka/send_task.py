@@ -13,7 +13,7 @@ from pyarrow import fs
 
 from ....support.ids import JobId
 from .client import Client
-from .markers import sender_id
+from .markers import transactional_id
 from .messages import MessageColumns
 from .send_lanes import SendLane
 from .sender import BYTES_PER_TRANSACTION, Sender, SendPiece
@@ -40,7 +40,7 @@ class SendTask:
 
     def sender(self, lane: int, end: int) -> Sender:
         """Who sends a lane."""
-        name = sender_id(self.job_id, lane)
+        name = transactional_id(self.job_id, lane)
         connect = partial(Client, self.config, name, self.columns)
         return Sender(connect, self.branch, self.token, end, self.rows, self.known)
 
