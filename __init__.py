@@ -26,6 +26,7 @@ from .errors import (
     CoordinatorError,
     CorruptStateError,
     DataLossError,
+    MisplacedRowsError,
     MixedModeError,
     OperatorEventError,
     OptionError,
@@ -37,7 +38,9 @@ from .errors import (
     StateSchemaError,
     StopTimeoutError,
     UnknownStateError,
+    UnsupportedOperationError,
     UserCodeError,
+    WideSumError,
 )
 from .planner.frames.spark_methods import take_rows_of_jobs
 
@@ -69,6 +72,7 @@ __all__ = [
     "DataLossError",
     "ExecutionPlan",
     "KeyBlock",
+    "MisplacedRowsError",
     "MixedModeError",
     "MixedQuery",
     "OperatorCoordinator",
@@ -89,7 +93,9 @@ __all__ = [
     "StatefulProcessor",
     "StopTimeoutError",
     "UnknownStateError",
+    "UnsupportedOperationError",
     "UserCodeError",
+    "WideSumError",
     "add_listener",
     "check_environment",
     "delta",
