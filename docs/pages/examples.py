@@ -10,8 +10,8 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 _ABOVE = """
 # Examples
 
-Each is a file in `examples/` that the tests run. Most run as they are: `python examples/quickstart.py`. Those with flights
-(`demo`, `flights_and_weather`, `hot_keys`) need `pip install ".[demo]"`, `totals_in_kafka` needs a broker, and
+Each is a file in `examples/` that the tests run. Most run as they are: `python examples/quickstart.py`. Those with
+flights (`demo`, `flights_and_weather`, `hot_keys`) need `pip install ".[demo]"`, `totals_in_kafka` needs a broker, and
 `upsert_into_delta` needs PySpark 4.1.
 """
 
