@@ -3,6 +3,7 @@
 # are skipped.
 #   make test [ALL=1] [ARGS="tests/state -x"]   (eight minutes on two idle cores; with ALL=1 forty)
 #   make test-rest   (what make test leaves out)   make test-delta   make test-cluster
+#   make jars        (those of tests of Kafka, S3, Delta and Iceberg, into a cache; the tests do it, too)
 #   make test-jobs [REFRESH=1]   (all public jobs, and docs/public-jobs.md)
 #   make test-suites   (all cases of Spark's own suites, and docs/spark-suites.md)
 #   make lint   make format   make clean

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.catalyst.columns import columns_ddl
-from ...runtime.connectors.sources.live_sources import at_most_once, leaves_out_the_past
+from ...runtime.connectors.sources.live_sources import at_most_once, latest_by_default
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.spec import Settings, StageSpec
 from ..inputs.analysis import spark_plan
@@ -50,7 +50,7 @@ def source_plans(graph: StageGraph) -> tuple[SourcePlan, ...]:
                 seam=None if part.seam is None else part.seam.text,
                 warning=(None if part.seam is None else part.seam.warning)
                 or at_most_once(part.frame)
-                or leaves_out_the_past(part.frame),
+                or latest_by_default(part.frame),
             )
             for part, own in zip(lane.parts, taken, strict=True)
             if part.is_live

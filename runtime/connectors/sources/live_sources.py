@@ -84,8 +84,8 @@ class LiveSourceFacts:
         return None
 
     @property
-    def is_from_now_by_default(self) -> bool:
-        """True if nobody said where it begins, and Spark's default leaves out all that is there at the first start."""
+    def defaults_to_latest(self) -> bool:
+        """True if nobody said where it begins, and Spark's default is behind all that is there at the first start."""
         return self.name == "kafka" and not any(option in self.options for option in _BEGINNINGS)
 
     def gave(self, offset: str) -> bool:
@@ -141,9 +141,9 @@ def at_most_once(live: DataFrame) -> str | None:
     )
 
 
-def leaves_out_the_past(live: DataFrame) -> str | None:
-    """The warning about sources that begin from now because nothing else was asked for; None: there is none."""
-    names = [source.name for source in live_sources(live) if source.is_from_now_by_default]
+def latest_by_default(live: DataFrame) -> str | None:
+    """The warning about sources that begin with later messages because nothing was asked for; None: there is none."""
+    names = [source.name for source in live_sources(live) if source.defaults_to_latest]
     if not names:
         return None
     return (

@@ -33,7 +33,7 @@ class JoinSide:
     #: What users call its event time; None: it has no watermark.
     event_time: str | None
     #: How long after its event time a row waits for partners, in microseconds, may be negative: it goes when the
-    #: watermark is past both.  None: for ever.  (``planner/stages/join/join.py`` finds it.)
+    #: watermark is past both.  None: for ever.
     keep_us: int | None
 
     def columns(self, side: int) -> tuple[str, ...]:
