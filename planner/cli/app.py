@@ -135,6 +135,7 @@ def status(
     check_location(location)
     with failures(as_json):
         found = status_of(location)
+        found.check_measurable(limits)
     problems = found.problems(limits)
     facts = health.facts_of(found, problems)
     if as_json:

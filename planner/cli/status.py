@@ -165,6 +165,8 @@ def show_status(found: dict[str, Any]) -> None:
         facts.append(("error", run["error"]))
     if found["phase"] is not None:
         facts.append(("phase", found["phase"]))
+    elif found["running"]:
+        facts.append(("phase", "unknown: the job writes no event log (execution.event-log.enabled = false)"))
     if backlog is not None:
         part = "" if backlog["fraction"] is None else f"{percent(backlog['fraction'])}, "
         left = time_to_go(backlog["etaSeconds"], *(backlog["etaRangeSeconds"] or (None, None)))

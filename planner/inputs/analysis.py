@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from ...errors import PlanError, not_supported
 from ...runtime.catalyst.spark_expressions import class_name, items, tree, with_attributes, without_alias
 from ...runtime.catalyst.spark_plans import analyzed, check_streaming, explained, leaves
+from ...runtime.catalyst.spark_session import is_on
 from ...runtime.jvm.spark_errors import error_text
 from ...runtime.support.redaction import redacted
 from .inputs import InputPart, Inputs
@@ -116,7 +117,7 @@ def refuse_unsupported_on_streams(parts: Sequence[InputPart]) -> None:
     """
     for part in parts:
         spark = part.frame.sparkSession
-        if not part.is_live or str(spark.conf.get(_STREAMS_ARE_CHECKED, "true")).lower() == "false":
+        if not part.is_live or not is_on(spark, _STREAMS_ARE_CHECKED, default=True):
             continue
         try:
             check_streaming(spark, analyzed(part.frame), "append")

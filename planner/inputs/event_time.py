@@ -23,6 +23,7 @@ from ...runtime.catalyst.columns import quoted, time_us_sql
 from ...runtime.catalyst.spark_expressions import items
 from ...runtime.catalyst.spark_joins import with_metadata
 from ...runtime.catalyst.spark_plans import analyzed
+from ...runtime.catalyst.spark_session import is_on
 
 #: Marks the watermark's column, and what is made of it.
 EVENT_TIME_MARK = "mixedmode.eventTime"
@@ -159,7 +160,7 @@ def check_event_time(column: str, data_type: DataType) -> None:
 
 def is_compatible(spark: SparkSession) -> bool:
     """True in Spark's compatibility mode, which lets a watermark be redefined and takes the first of several."""
-    return str(spark.conf.get(_ALLOW_MULTIPLE, "true")).lower() == "false"
+    return not is_on(spark, _ALLOW_MULTIPLE, default=True)
 
 
 def check_not_redefined(watermark: Watermark | None, column: str, spark: SparkSession) -> None:

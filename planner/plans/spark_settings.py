@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from ...errors import OptionError
+from ...runtime.catalyst.spark_session import is_on
 from ...runtime.checkpoints.store import has_checkpoint
 from ...runtime.spec import StageSpec
 
@@ -31,4 +32,4 @@ def check_watermark_policy(spark: SparkSession, stages: Sequence[StageSpec], loc
 
 def fires_without_rows(spark: SparkSession) -> bool:
     """Whether what is due fires although no rows come, as Spark does in a micro-batch without data."""
-    return str(spark.conf.get(_NO_DATA_BATCHES, "true")).lower() == "true"
+    return is_on(spark, _NO_DATA_BATCHES, default=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
+from ...runtime.catalyst.spark_session import is_on
 from ...runtime.operators.processor.frames.frame_settings import NO_LIMIT, FrameSettings
 
 #: As in Spark.
@@ -21,18 +22,18 @@ def frame_settings(spark: SparkSession, *, exact_columns: bool = False) -> Frame
     def conf(name: str, default: str) -> str:
         return str(spark.conf.get(f"spark.sql.{name}", default))  # not every version knows all of them
 
-    def asked(name: str, default: str) -> bool:
-        return conf(name, default).lower() == "true"
+    def asked(name: str, *, default: bool) -> bool:
+        return is_on(spark, f"spark.sql.{name}", default=default)
 
     max_rows = int(conf("execution.arrow.maxRecordsPerBatch", "10000"))
     return FrameSettings(
         time_zone=str(spark.conf.get("spark.sql.session.timeZone")),
         max_rows=max_rows if max_rows > 0 else NO_LIMIT,
         max_bytes=_bytes(conf("execution.arrow.maxBytesPerBatch", str(_MAX_BYTES))),
-        by_name=asked("legacy.execution.pandas.groupedMap.assignColumnsByName", "true"),
-        safe=asked("execution.pandas.convertToArrowArraySafely", "false"),
-        int_to_decimal=asked("execution.pythonUDF.pandas.intToDecimalCoercionEnabled", "false"),
-        int_extension_dtypes=asked("execution.pythonUDF.pandas.preferIntExtensionDtype", "false"),
+        by_name=asked("legacy.execution.pandas.groupedMap.assignColumnsByName", default=True),
+        safe=asked("execution.pandas.convertToArrowArraySafely", default=False),
+        int_to_decimal=asked("execution.pythonUDF.pandas.intToDecimalCoercionEnabled", default=False),
+        int_extension_dtypes=asked("execution.pythonUDF.pandas.preferIntExtensionDtype", default=False),
         exact_columns=exact_columns,
     )
 

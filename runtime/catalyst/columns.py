@@ -9,6 +9,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructField, StructType, TimestampNTZType
 
+from .spark_session import is_on
+
 #: Columns that the runtime adds to a frame on its way to the tasks; a column of the user's must not be called so.
 RESERVED = re.compile(
     r"__(kg|arrived_\w+|shard|pin|row_kind|initial_state|grouping_id|time|event_time|rows|side|max_ts|session_start|session_end|input|emitted_ms|late_\w+|key_?\d+|[kablr]\d+)",
@@ -18,7 +20,7 @@ RESERVED = re.compile(
 
 def is_case_sensitive(spark: SparkSession) -> bool:
     """True if the session tells names of columns apart by case."""
-    return str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
+    return is_on(spark, "spark.sql.caseSensitive", default=False)
 
 
 def column_fold(spark: SparkSession) -> Callable[[str], str]:

@@ -46,6 +46,11 @@ def session_settings(spark: SparkSession) -> dict[str, str]:
     return java_texts(spark, java_session(spark).conf().getAllAsJava())
 
 
+def is_on(spark: SparkSession, name: str, *, default: bool) -> bool:
+    """Whether a setting of Spark's is true; ``default``: what it is in versions that do not know it."""
+    return str(spark.conf.get(name, str(default))).lower() == "true"
+
+
 def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
     """A frame without rows; PySpark's own way makes RDDs, which takes as long as an analysis."""
     session, rows = java_session(spark), java_class(spark, "java.util.ArrayList")()

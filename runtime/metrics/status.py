@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import CheckpointError
+from ...errors import CheckpointError, OptionError
 from ..checkpoints.lease.claims import ClaimFolder
 from ..checkpoints.lease.run_presence import RunPresence, standing_of
 from ..storage.filesystem import resolve
@@ -87,15 +87,23 @@ class JobStatus:
 
     @property
     def phase(self) -> str | None:
-        """The phase that the run is in, or ended in."""
+        """The phase that the run is in, or ended in; None: nobody knows."""
         if not self.is_of_the_log:
-            return "recovery" if self.is_running else None
+            return "recovery" if self.is_running and self.standing.has_event_log else None
         return None if self.run is None else self.run.phase
 
     @property
     def epoch(self) -> EpochApplied | None:
         """The last epoch of the run."""
         return self.run.epochs[-1] if self.run is not None and self.is_of_the_log and self.run.epochs else None
+
+    def check_measurable(self, limits: Limits) -> None:
+        """Raise OptionError if a limit is given, and the run writes nothing by which it can be checked."""
+        if self.is_running and not self.standing.has_event_log and limits != Limits():
+            raise OptionError(
+                f"no limit can be checked: the job that runs on {self.location} writes no event log"
+                " (execution.event-log.enabled = false). Set it to true and start the job again, or give no limit"
+            )
 
     def problems(self, limits: Limits) -> list[str]:
         """Why a job that runs is not healthy, in words; none for one that is, nor for one that does not run."""

@@ -15,6 +15,7 @@ from pyspark.sql.types import DataType
 
 from ..catalyst.spark_expressions import class_name, items, resolved_with_attributes, without_alias
 from ..catalyst.spark_plans import analyzed
+from ..catalyst.spark_session import is_on
 from ..catalyst.types.arrow_types import arrow_type
 from ..jvm.gateway import java_class
 from .expressions import functions  # noqa: F401  they are there wherever rows are computed
@@ -90,7 +91,7 @@ def _recognised(spark: SparkSession, plan: Any, leaf: Any) -> OutputRows:
             raise NotTakenError(f"{attribute.sql()} is computed with, and has a type of limited length")
         return Value("column", arrow_type(DataType.fromDDL(spark_type)), (), (_name(place),))
 
-    ignores = str(spark.conf.get(_IGNORE_NULLS, "true")).lower() == "true"
+    ignores = is_on(spark, _IGNORE_NULLS, default=True)
     translator = output_translator(column, before_19=_is_before_19(spark), leaves_out_nulls=ignores)
     condition = all_of([translator.sure_value(one) for one in conditions])
     columns = []

@@ -30,7 +30,7 @@ from ....errors import MixedModeError, PlanError, not_supported
 from ....runtime.catalyst.columns import column_fold, quoted
 from ....runtime.catalyst.spark_expressions import class_name, items, with_attributes, without_alias
 from ....runtime.catalyst.spark_plans import analyzed, as_written
-from ....runtime.catalyst.spark_session import empty_frame
+from ....runtime.catalyst.spark_session import empty_frame, is_on
 from ....runtime.catalyst.struct_fields import known_again, with_own_fields
 from ....runtime.jvm.spark_errors import error_text
 from ....runtime.operators.aggregate.definition import (
@@ -120,7 +120,7 @@ def plan_aggregate(
     keys, windows = _keys(plain, logical, columns, output_schema.fields[:leading], event_time)
     if grouping is not None:
         keys = (*_keys_of_sets(keys, grouping), GROUPING_ID)
-    ansi = str(frame.sparkSession.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
+    ansi = is_on(frame.sparkSession, "spark.sql.ansi.enabled", default=True)
 
     spark = frame.sparkSession
     row_order = None if event_time is None else _row_order(template, event_time)

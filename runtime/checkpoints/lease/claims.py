@@ -102,6 +102,8 @@ class LeaseClaim:
     is_alone: bool = True
     #: Its place in the folder; empty: ``driver.json``.
     name: str = ""
+    #: Whether its owner writes an event log, by which others can tell how it does.
+    has_event_log: bool = True
 
     @property
     def run(self) -> str:
@@ -210,6 +212,7 @@ class ClaimFolder:
             "parent": claim.parent,
             "seed": claim.seed,
             "is_alone": claim.is_alone,
+            "has_event_log": claim.has_event_log,
         }
         write_atomically(self.filesystem, f"{self.path}/{claim.name}{_CLAIM}", seal(json.dumps(body).encode()))
 
@@ -297,6 +300,7 @@ class ClaimFolder:
                 tuple(body["seed"]),
                 body["is_alone"],
                 name,
+                body.get("has_event_log", True),
             )
         except (ValueError, TypeError, KeyError):
             return LeaseClaim(generation, branch, None, self.default_expiry_ms, seed=None, name=name)

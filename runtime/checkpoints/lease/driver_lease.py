@@ -71,6 +71,7 @@ class DriverLease:
         run_id: this run.
         expiry_ms: how long the counter must stand still before somebody elsewhere may take over.
         heartbeat_ms: time between two counts.
+        has_event_log: whether the run writes one, for those who look at the claim from outside.
         clock: for tests.
     """
 
@@ -82,6 +83,7 @@ class DriverLease:
         *,
         expiry_ms: int = EXPIRY_MS,
         heartbeat_ms: int = HEARTBEAT_MS,
+        has_event_log: bool = True,
         clock: LeaseClock | None = None,
     ) -> None:
         self.root = root
@@ -92,6 +94,7 @@ class DriverLease:
         self.on_lost: Callable[[], None] = lambda: None
         self._folder = ClaimFolder(filesystem, root, expiry_ms)
         self._heartbeat_ms = heartbeat_ms
+        self._has_event_log = has_event_log
         self._clock = clock or LeaseClock()
         self._tenure = Tenure(expiry_ms)
         self._count = 0
@@ -182,7 +185,8 @@ class DriverLease:
             is_alone, branch, (parent, seed) = True, generation, view()
         me = Holder.here(self.run_id)
         name = name_of(generation, branch, self.run_id)
-        claim = LeaseClaim(generation, branch, me, self._tenure.expiry_ms, parent, seed or (), is_alone, name)
+        expiry_ms, has_log = self._tenure.expiry_ms, self._has_event_log
+        claim = LeaseClaim(generation, branch, me, expiry_ms, parent, seed or (), is_alone, name, has_log)
         self._folder.put(claim)
         if not watch.is_unchanged(self._folder.look(), claim) or not all(map(self._folder.stop, seen)):
             self._folder.remove(claim)

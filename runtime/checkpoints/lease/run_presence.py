@@ -25,6 +25,8 @@ class RunPresence:
     is_stopped: bool = False
     #: How often the location was claimed.
     generation: int = 0
+    #: Whether the holder writes an event log.
+    has_event_log: bool = True
 
     @property
     def held_generation(self) -> int | None:
@@ -61,7 +63,7 @@ def standing_of(folder: ClaimFolder, now_ms: int) -> RunPresence:
     if found is None:
         return RunPresence(generation=generation)
     claim, silent_ms = found.claim, _silent_ms(folder, found, now_ms)
-    return RunPresence(claim.holder, silent_ms, claim.expiry_ms, found.is_stopped, generation)
+    return RunPresence(claim.holder, silent_ms, claim.expiry_ms, found.is_stopped, generation, claim.has_event_log)
 
 
 def _silent_ms(folder: ClaimFolder, seen: Seen, now_ms: int) -> int | None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ....errors import OptionError
+from ...catalyst.spark_session import is_on
 from ...jvm.spark_errors import spark_says
 from ...storage.spark_paths import UNREACHABLE, HadoopPlace
 
@@ -74,7 +75,7 @@ class OutputFolder:
         return HadoopPlace(self.spark, f"{self.uri}/{below}" if below else self.uri)
 
     def _check_log(self) -> None:
-        if str(self.spark.conf.get(_IGNORED, "false")).lower() == "true":
+        if is_on(self.spark, _IGNORED, default=False):
             return
         if self._place(_LOG).exists():
             raise OptionError(

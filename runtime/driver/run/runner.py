@@ -72,6 +72,7 @@ class JobRunner:
             run_id,
             expiry_ms=settings.lease_expiry_ms,
             heartbeat_ms=settings.lease_heartbeat_ms,
+            has_event_log=settings.event_log_enabled,
         )
         store.guard = lease.check
         turn, stopping, wake, live = threading.RLock(), threading.Event(), threading.Event(), None

@@ -85,6 +85,19 @@ def test_status_of_a_running_job_obeys_each_limit(worlds: Callable[[], World]) -
         query.stop()
 
 
+@pytest.mark.slow
+def test_status_of_a_job_without_an_event_log_says_so(worlds: Callable[[], World]) -> None:
+    """It runs, in a phase that nobody knows; a limit cannot be checked, which is exit code 1."""
+    world = worlds()
+    query = world.start(support.sessions(None, world.live()), {"execution.event-log.enabled": "false"})
+    try:
+        found = body("status", world.checkpoints)
+        assert (found["running"], found["healthy"], found["phase"]) == (True, True, None)
+        assert run("status", world.checkpoints, "--max-silence", "1 h").exit_code == 1
+    finally:
+        query.stop()
+
+
 def _wait_until(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 300
     while not holds():

@@ -383,6 +383,21 @@ def test_a_run_without_a_log_yet_recovers(tmp_path: Path, claim: Callable[[], Dr
     assert (code, found["phase"], found["run"]["id"], found["epoch"]) == (0, "recovery", CLAIMED, None)
 
 
+def test_a_limit_of_a_run_without_an_event_log_cannot_be_checked(tmp_path: Path) -> None:
+    """The phase is unknown, not recovery, and a probe with a limit fails instead of never seeing a stalled job."""
+    lease = DriverLease(fs.LocalFileSystem(), f"{tmp_path}/mixedmode", CLAIMED, has_event_log=False)
+    lease.take(heartbeat=False)
+    try:
+        code, found = ask(tmp_path)
+        assert (code, found["running"], found["healthy"], found["phase"]) == (0, True, True, None)
+        code, found = ask(tmp_path, "--max-silence", "10 min")
+        assert code == 1 and "execution.event-log.enabled" in found["error"]["message"]
+        text = CliRunner().invoke(app, ["status", str(tmp_path)])
+        assert text.exit_code == 0 and "writes no event log" in text.stdout
+    finally:
+        lease.release()
+
+
 def test_the_run_that_has_the_location_is_told_of(tmp_path: Path, claim: Callable[[], DriverLease]) -> None:
     """Not the one whose driver's clock was ahead."""
     claim()
