@@ -47,7 +47,13 @@ def session_settings(spark: SparkSession) -> dict[str, str]:
 
 
 def is_on(spark: SparkSession, name: str, *, default: bool) -> bool:
-    """Whether a setting of Spark's is true; ``default``: what it is in versions that do not know it."""
+    """Whether a setting of Spark's is true.
+
+    Args:
+        spark: the session.
+        name: of the setting, which is true or false.
+        default: what it is in versions of Spark that do not know it.
+    """
     return str(spark.conf.get(name, str(default))).lower() == "true"
 
 
