@@ -19,6 +19,7 @@ from ...runtime.catalyst.spark_expressions import class_name, items, tree, with_
 from ...runtime.catalyst.spark_plans import analyzed, check_streaming, explained, leaves
 from ...runtime.catalyst.spark_session import is_on
 from ...runtime.jvm.spark_errors import error_text
+from ...runtime.spark_io.spark_sources import check_file_options
 from ...runtime.support.redaction import redacted
 from .inputs import InputPart, Inputs
 
@@ -110,13 +111,15 @@ def check_stateless(name: str, frame: DataFrame, template: DataFrame | None = No
 
 
 def refuse_unsupported_on_streams(parts: Sequence[InputPart]) -> None:
-    """Raise PlanError if Spark would refuse a live input when its query starts, which is later than the job's start.
+    """Raise PlanError or OptionError if Spark would refuse a live input when its query starts, behind the job's start.
 
     Args:
         parts: the sources of a job.
     """
     for part in parts:
         spark = part.frame.sparkSession
+        if part.is_live:
+            check_file_options(part.frame)
         if not part.is_live or not is_on(spark, _STREAMS_ARE_CHECKED, default=True):
             continue
         try:

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+from py4j.java_gateway import JavaClass  # type: ignore[import-untyped]
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.sql import DataFrame
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
+from ...errors import OptionError
 from ..catalyst.spark_expressions import class_name, items
 from ..catalyst.spark_plans import analyzed, leaves
+from ..jvm.gateway import java_class, scala_map
+from ..jvm.spark_errors import spark_says
+from ..support.redaction import redacted
 
 _WILDCARD = re.compile(r"(?<!\\)[*?\[{]")
+#: Where versions of Spark have what reads the options of a stream of files.
+_FILE_OPTIONS = (
+    "org.apache.spark.sql.execution.streaming.runtime.FileStreamOptions",
+    "org.apache.spark.sql.execution.streaming.FileStreamOptions",
+)
 #: In a glob a character that means itself.
 _ESCAPED = re.compile(r"\\([*?\[\]{}\\])")
 
@@ -94,6 +106,31 @@ class PlannedSource:
             return None
         begins: dict[str, dict[str, int]] = json.loads(starts)
         return begins
+
+
+def check_file_options(frame: DataFrame) -> None:
+    """Raise OptionError if a stream of files has an option that Spark refuses only when it makes the source."""
+    spark = frame.sparkSession
+    for source in sources(frame):
+        if source.kind != "StreamingRelation" or not source.name.startswith("FileSource"):
+            continue
+        why = _refusal(spark, source.options)
+        if why is not None:
+            # Spark's message mostly names the option, but not always: the one that fails alone is it.
+            wrong = [(name, value) for name, value in source.options.items() if _refusal(spark, {name: value})]
+            named = " with " + ", ".join(f"{name} = {value!r}" for name, value in wrong) if wrong else ""
+            raise OptionError(f"live source {redacted(source.name)}{named}: {why}")
+
+
+def _refusal(spark: SparkSession, options: Mapping[str, str]) -> str | None:
+    """What Spark says against options of a stream of files; None: nothing."""
+    found = next((one for name in _FILE_OPTIONS if isinstance(one := java_class(spark, name), JavaClass)), None)
+    if found is not None:
+        try:
+            found(scala_map(spark, options))
+        except (Py4JError, PySparkException) as error:
+            return spark_says(error)
+    return None
 
 
 def _texts(options: Any) -> dict[str, str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from mixedmode import PlanError, read
+from mixedmode import OptionError, PlanError, read
 from mixedmode.planner.frames.frame import MixedFrame
 from mixedmode.runtime.connectors.sources.live_inputs import INPUT_COLUMN, LiveInput, look_at
 from pyspark.sql import DataFrame, SparkSession
@@ -170,6 +171,25 @@ def test_what_spark_supports_on_no_stream_is_refused_at_start(
         counts[0].format("noop").plan()
     finally:
         spark.conf.unset("spark.sql.streaming.unsupportedOperationCheck")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"maxFilesPerTrigger": "abc"}, "maxfilespertrigger = 'abc'.*positive integer"),
+        ({"maxFileAge": "soon", "latestFirst": "true"}, "with maxfileage = 'soon': Time must be specified"),
+        ({"cleanSource": "archive"}, "cleansource = 'archive'.*sourceArchiveDir"),
+        ({"cleanSource": "archve"}, "cleansource = 'archve'.*ARCHIVE,DELETE,OFF"),
+    ],
+)
+def test_wrong_options_of_a_stream_of_files_are_refused_at_start(
+    spark: SparkSession, tmp_path: Path, options: dict[str, str], said: str
+) -> None:
+    """Spark itself looks at them when its query begins."""
+    live = spark.readStream.schema("k bigint, ts timestamp").options(**options).parquet(str(tmp_path))
+    writer = read(live=live).groupBy("k").count().writeStream.outputMode("update").format("noop")
+    with pytest.raises(OptionError, match=said):
+        writer.plan()
 
 
 @pytest.mark.parametrize("compared", ["exceptAll", "subtract", "intersect"])
