@@ -157,9 +157,9 @@ def libraries_out_of_place(sources: Sources) -> list[str]:
 def jvm_outside_its_rooms(sources: Sources) -> list[str]:
     """Ways into the JVM that do not go through the rooms that know it."""
     found = []
-    for path, tree in sources.trees.items():
+    for path in sources.trees:
         if not path.startswith(JVM_ROOMS):
-            found += [f"{path}:{line} uses {name}" for line, name in sorted(_jvm_uses(tree))]
+            found += [f"{path}:{line} uses {name}" for line, name in sorted(sources.found(path, _jvm_uses))]
             found += [f"{path} imports {GATEWAY}" for imported in set(sources.imports(path)) if imported == GATEWAY]
     return found
 
@@ -216,10 +216,9 @@ def large_classes(sources: Sources) -> list[str]:
 def arguments_undocumented(sources: Sources) -> list[str]:
     """Functions and classes that users or other rooms call, and that do not say what they take and raise."""
     found = []
-    for path, tree in sources.trees.items():
+    for path in sources.trees:
         if path.startswith(DOCUMENTED) and path not in ALIKE:
-            for name, doc, function in _public(tree):
-                raises = any(isinstance(node, ast.Raise) and node.exc is not None for node in ast.walk(function))
+            for name, doc, function, raises in sources.found(path, _documented):
                 if "Args:" not in doc and not any(words in doc for words in _ELSEWHERE):
                     found.append(f"{path}:{function.lineno} {name} lacks Args:")
                 if raises and "Raises:" not in doc and "Raise " not in doc:
@@ -230,12 +229,16 @@ def arguments_undocumented(sources: Sources) -> list[str]:
 def references_to_nothing(sources: Sources) -> list[str]:
     """Docstrings that send their reader to a file, or to a name in it, that is not there."""
     found = []
-    for path, tree in sources.trees.items():
-        for node in ast.walk(tree):
-            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
-                references = _REFERENCE.findall(ast.get_docstring(node) or "")
-                found += [f"{path} speaks of {one}" for one in references if not sources.names(path, one)]
+    for path in sources.trees:
+        references = sources.found(path, _references)
+        found += [f"{path} speaks of {one}" for one in references if not sources.names(path, one)]
     return found
+
+
+def _references(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+            yield from _REFERENCE.findall(ast.get_docstring(node) or "")
 
 
 def modules_in_riddles(sources: Sources) -> list[str]:
@@ -245,6 +248,13 @@ def modules_in_riddles(sources: Sources) -> list[str]:
         for path, tree in sources.trees.items()
         if (word := (ast.get_docstring(tree) or "").partition(" ")[0]) in ("What", "Whether", "How")
     ]
+
+
+def _documented(tree: ast.Module) -> Iterator[tuple[str, str, ast.FunctionDef, bool]]:
+    """What is public, and whether it raises."""
+    for name, doc, function in _public(tree):
+        raises = any(isinstance(node, ast.Raise) and node.exc is not None for node in ast.walk(function))
+        yield name, doc, function, raises
 
 
 def _public(node: ast.AST, owner: ast.ClassDef | None = None) -> Iterator[tuple[str, str, ast.FunctionDef]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import graphlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 PACKAGE = "mixedmode"
 #: Folders of the package beside the files at its root.
@@ -21,6 +22,7 @@ class Sources:
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self.trees = {path: ast.parse(text, path) for path, text in texts.items()}
+        self._found: dict[tuple[Callable[..., Any], ast.Module], list[Any]] = {}
 
     @classmethod
     def at(cls, root: Path) -> Sources:
@@ -33,15 +35,23 @@ class Sources:
         """A copy with other or more files."""
         copy = Sources(texts)
         copy.trees = {**self.trees, **copy.trees}
+        copy._found = self._found
         return copy
+
+    def found(self, path: str, find: Callable[[ast.Module], Iterable[Any]]) -> list[Any]:
+        """What a function finds in a file; a file is looked through once, for all copies that have it, too."""
+        key = (find, self.trees[path])
+        if key not in self._found:
+            self._found[key] = [*find(self.trees[path])]
+        return self._found[key]
 
     def imports(self, path: str) -> Iterator[str]:
         """What a file imports: paths of the package's own files, and dotted names of all else."""
-        for node in ast.walk(self.trees[path]):
+        for node in self.found(path, _import_statements):
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     yield self._file(tuple(alias.name.split("."))) or alias.name
-            elif isinstance(node, ast.ImportFrom):
+            else:
                 module = self._base(path, node.level) + tuple((node.module or "").split(".") if node.module else ())
                 for alias in node.names:
                     name = (*module, alias.name)
@@ -67,8 +77,7 @@ class Sources:
         for cut in range(len(parts), 0, -1):
             file = self._file((*base, *parts[:cut]))
             if file is not None:
-                known = {name for node in ast.walk(self.trees[file]) for name in _bound(node)}
-                return known.issuperset(parts[cut:])
+                return {*self.found(file, _names)}.issuperset(parts[cut:])
         return False
 
     @staticmethod
@@ -84,6 +93,15 @@ class Sources:
         path = "/".join(module[1:])
         candidates = (f"{path}.py", f"{path}/__init__.py") if path else ("__init__.py",)
         return next((one for one in candidates if one in self.trees), None)
+
+
+def _import_statements(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:
+    return (node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom)))
+
+
+def _names(tree: ast.Module) -> Iterator[str]:
+    """The names that the statements of a file bind."""
+    return (name for node in ast.walk(tree) for name in _bound(node))
 
 
 def _bound(node: ast.AST) -> tuple[str, ...]:
