@@ -1,7 +1,8 @@
-"""One process of a run for files that kill processes, beside those that keep the cores busy.
+"""One process of a run for files whose drivers are processes, which they kill, beside those that keep the cores busy.
 
 Drivers, executors and JVMs that start, or wait until they are missed, leave a core idle for a third of the time.  The
-process that runs their tests needs no session of Spark of its own for most of them, so it costs little.
+process that runs their tests needs no session of Spark of its own for most of them, so it costs little; and the JVM
+that drivers find warm is started in no other process.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from xdist.workermanage import WorkerController
 
 #: The name that xdist gives the process; without the variable there is none.
 VARIABLE = "MIXEDMODE_KILL_LANE"
-_MARKED = re.compile(r"^pytestmark = .*\bmark\.(kill|cluster)\b", re.MULTILINE)
+_MARKED = re.compile(r"^pytestmark = .*\bmark\.(kill|cluster)\b|\bdriver_jvm: DriverJvm\b", re.MULTILINE)
 
 
 def is_of_kills(path: Path) -> bool:
-    """True if all tests of a file kill processes."""
+    """True if all tests of a file kill processes, or if one has drivers in a warm JVM."""
     return _MARKED.search(path.read_text(encoding="utf-8")) is not None
 
 

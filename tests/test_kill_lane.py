@@ -29,8 +29,9 @@ def test_one_process_takes_files_that_kill_and_the_others_take_them_last() -> No
     assert kill_lane.next_file(["chaos", "kills"], lambda file: True, False) == "chaos"
 
 
-def test_a_file_kills_if_all_its_tests_do() -> None:
+def test_a_file_kills_if_all_its_tests_do_or_if_one_needs_the_jvm_of_drivers() -> None:
     """By the marker of the file, not by that of one of its tests."""
     assert kill_lane.is_of_kills(TESTS / "e2e" / "recovery" / "test_kill.py")
     assert kill_lane.is_of_kills(TESTS / "e2e" / "whole" / "test_cluster.py")
+    assert kill_lane.is_of_kills(TESTS / "e2e" / "kafka" / "test_kafka_kill.py")
     assert not kill_lane.is_of_kills(TESTS / "e2e" / "run" / "test_breaks.py")
