@@ -3,8 +3,8 @@
 ``python tests/chaos/chaos.py --seconds 300 --seed 1`` (or ``make chaos SECONDS=300 SEED=1``); the last line is
 ``N disturbed runs, K kills, E epochs beside checkpoints, D differences``.  ``--seed 1 --run 17`` repeats one of them.
 
-With ``--realtime`` the jobs are in Real-Time Mode, from topic to topic of a broker that is started for it, and their
-processes are also stopped, and go on (``live_run.py``).  The last line then is
+With ``--realtime`` the jobs are in Real-Time Mode, from topic to topic of a broker, and their processes are also
+stopped, and go on (``live_run.py``).  The last line then is
 ``N disturbed runs, K disturbances, C checkpoints, E epochs, D differences``.
 """
 
@@ -83,6 +83,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--deadline", type=float, default=300, help="the most that a step may take, in seconds")
     parser.add_argument("--keep", action="store_true", help="keep files and logs of all runs")
     parser.add_argument("--realtime", action="store_true", help="jobs in Real-Time Mode")
+    parser.add_argument("--brokers", help="of the topics, in Real-Time Mode; without it a broker is started")
     parser.add_argument("--jobs", type=int, default=1, help="so many runs at once, in Real-Time Mode")
     parser.add_argument("--calm", action="store_true", help="kill nothing: is it the job, or the kills?")
     arguments = parser.parse_args()

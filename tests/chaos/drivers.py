@@ -11,12 +11,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jvm_archive
 import process_tree
 import pyspark
+from spark_home import spark_home
 
 HERE = Path(__file__).parent
 CLUSTER = "local-cluster[2,1,1024]"
 LOCAL = "local[2,20]"
+#: A driver of few jobs is gone before optimised code would pay.
+_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m -XX:-UsePerfData"
 
 
 class Lost(Exception):
@@ -55,15 +59,13 @@ class DriverProcess:
         folder.mkdir()
         replies, far_end = os.pipe()
         environment = {
-            # A driver of few jobs is gone before optimised code would pay.
-            "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            **{name: value for name, value in os.environ.items() if name != "SPARK_HOME"},  # workers as users have them
+            "JDK_JAVA_OPTIONS": f"{_JAVA_OPTIONS} {jvm_archive.java_options()}",
+            **os.environ,
             **(more or {}),
+            "SPARK_HOME": str(_own_spark_home(folder) if cluster else spark_home(HERE.parents[1] / "build")),
             "TZ": "UTC",
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
-        if cluster:
-            environment["SPARK_HOME"] = str(_spark_home(folder))
         if arguments is None:
             arguments = [CLUSTER if cluster else LOCAL]
         with open(self.log, "w", encoding="utf-8") as log:
@@ -140,7 +142,7 @@ class DriverProcess:
         os.close(self._replies)
 
 
-def _spark_home(folder: Path) -> Path:
+def _own_spark_home(folder: Path) -> Path:
     """Links to the installed Spark, so that the cluster's work folder does not land in it."""
     home = folder / "spark-home"
     home.mkdir()

@@ -8,14 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import jvm_archive
 import process_tree
 from drivers import DriverProcess, Lost, Wrong
 from mixedmode.state.store.folder_owner import PLACE_VARIABLE
-from spark_home import spark_home
-
-#: A driver of few jobs is gone before optimised code would pay.
-_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m -XX:-UsePerfData"
 
 
 class LiveDrivers:
@@ -30,7 +25,6 @@ class LiveDrivers:
 
     def __init__(self, folder: Path, brokers: str, jars: str, deadline_s: float) -> None:
         self._folder, self._brokers, self._jars, self._deadline_s = folder, brokers, jars, deadline_s
-        self._home = str(spark_home(Path(__file__).parents[2] / "build"))
         self._lock, self._checking = threading.Lock(), threading.Lock()
         #: None: it is being started.
         self._all: list[DriverProcess | None] = []
@@ -58,8 +52,6 @@ class LiveDrivers:
             script="live_driver.py",
             arguments=[self._brokers, self._jars],
             more={
-                "JDK_JAVA_OPTIONS": f"{_JAVA_OPTIONS} {jvm_archive.java_options()}",
-                "SPARK_HOME": self._home,
                 # The daemon that forks the workers.
                 "PYTHONPATH": str(Path(process_tree.__file__).parent),
                 # Each counts as one of another host: one that is stopped has not died, and its place can be taken.

@@ -1,4 +1,4 @@
-"""Disturbed runs in Real-Time Mode, one after the other, on a broker of their own, and how many there were of each."""
+"""Disturbed runs in Real-Time Mode, one after the other, on a broker, and how many there were of each."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ def perform(arguments: argparse.Namespace) -> int:
     """Make the runs; returns the exit code."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that no driver is left behind
     folder = Path(tempfile.mkdtemp(prefix="mixedmode-chaos-"))
-    use = Use(folder / "broker", maven_jars.jars("broker"))
+    use = None if arguments.brokers else Use(folder / "broker", maven_jars.jars("broker"))
+    brokers = use.bootstrap if use is not None else arguments.brokers
     jars = ",".join(map(str, maven_jars.jars("connector")))
-    drivers = LiveDrivers(folder, use.bootstrap, jars, arguments.deadline)
-    series = _Series(arguments, folder, drivers, use.bootstrap)
+    drivers = LiveDrivers(folder, brokers, jars, arguments.deadline)
+    series = _Series(arguments, folder, drivers, brokers)
     wanted, lock = numbers(arguments, time.monotonic()), threading.Lock()
 
     def work() -> None:
@@ -51,7 +52,8 @@ def perform(arguments: argparse.Namespace) -> int:
             thread.join()
     finally:
         drivers.close()
-        use.close()
+        if use is not None:
+            use.close()
         if series.differences or arguments.keep:
             print(f"files and logs: {folder}")
         else:

@@ -33,7 +33,8 @@ def test_runs_go_through_all_cases() -> None:
 @pytest.mark.slow
 def test_a_torn_epoch_is_never_committed(kafka: Broker) -> None:
     """Whatever was killed or stopped, each committed state is that of a batch, and the output has what counts."""
-    command = [sys.executable, str(CHAOS), "--realtime", "--seed", str(SEED), "--runs", str(RUNS)]
+    command = [sys.executable, str(CHAOS), "--realtime", "--brokers", kafka.bootstrap]
+    command += ["--seed", str(SEED), "--runs", str(RUNS)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1750)
     assert done.returncode == 0, done.stdout
     said = re.fullmatch(_LAST, done.stdout.splitlines()[-1])
