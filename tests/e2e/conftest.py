@@ -51,3 +51,11 @@ def driver_jvm(tmp_path_factory: pytest.TempPathFactory, more_jars: str) -> Iter
     made = DriverJvm(tmp_path_factory.mktemp("driver-jvm"), more_jars)
     yield made
     made.close()
+
+
+@pytest.fixture(scope="session")
+def second_driver_jvm(tmp_path_factory: pytest.TempPathFactory, more_jars: str) -> Iterator[DriverJvm]:
+    """A JVM for drivers that run at the same time as those of :func:`driver_jvm`."""
+    made = DriverJvm(tmp_path_factory.mktemp("second-driver-jvm"), more_jars)
+    yield made
+    made.close()

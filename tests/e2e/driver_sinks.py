@@ -1,8 +1,8 @@
 """A history-only job in a process of its own, to be killed while its sink commits.
 
-``python driver_sinks.py <folder> foreachBatch|ledger``: sessions of ``history.parquet``, one JSON file below ``out``
-for each commit, and a line in ``calls`` each time that a commit is asked for.  ``ledger`` is a data source of Python's
-that remembers transactions, as Delta does; ``foreachBatch`` overwrites what it has written under the same id.
+``python driver_sinks.py <folder>``: sessions of ``history.parquet``, one JSON file below ``out`` for each commit, and a
+line in ``calls`` each time that a commit is asked for.  The sink is a data source of Python's that remembers
+transactions, as Delta does.
 """
 
 from __future__ import annotations
@@ -70,26 +70,18 @@ class LedgerWriter(DataSourceWriter):
             keep(self.folder, self.commit_name, [row for part in messages if part for row in part.rows])
 
 
-def main(folder: Path, sink: str) -> None:
+def main(folder: Path) -> None:
     spark = support.driver_session()
     (folder / "out").mkdir(exist_ok=True)
     history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
     writer = support.sessions(history, None).writeStream.option("checkpointLocation", str(folder / "checkpoints"))
     writer = writer.option("pipeline.parallelism", 2)
-    if sink == "ledger":
-        spark.dataSource.register(Ledger)
-        writer = writer.format("ledger").option("folder", str(folder)).option("execution.sink.transactional", "true")
-    else:
-
-        def overwrite(rows: Any, number: int) -> None:
-            note(folder, str(number))
-            keep(folder, str(number), [plain(row) for row in rows.collect()])
-
-        writer = writer.foreachBatch(overwrite)
+    spark.dataSource.register(Ledger)
+    writer = writer.format("ledger").option("folder", str(folder)).option("execution.sink.transactional", "true")
     query = writer.start()
     query.awaitTermination()
     os._exit(0)  # no need to wait for the JVM to say good-bye
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]))

@@ -82,15 +82,13 @@ class Job:
 
 @pytest.mark.slow
 def test_killed_before_the_switch(tmp_path: Path, driver_jvm: DriverJvm) -> None:
-    """Killed anywhere in the backlog or before the checkpoint of the switch: nothing is visible, the rerun is as new
-    (X12); killed in the first commit, and again when that is recovered: the restart completes it.  A Python worker that
-    dies at any step of a task on the way, in backlog, stream and compaction, costs a retry, no more."""
+    """Killed when the backlog is computed and before the checkpoint of the switch: nothing is visible, the rerun is as
+    new (X12); killed in the first commit, and again when that is recovered: the restart completes it.  A Python worker
+    that dies at any step of a task on the way, in backlog, stream and compaction, costs a retry, no more."""
     workers = [*kill_points.TASK_POINTS, *kill_points.COMPACTION_POINTS]
     job = Job(tmp_path, driver_jvm, *OBSERVED, workers=workers)
     for point in (
-        "phase-backlog",
         "epoch-before-apply",
-        "backlog-epoch-applied",
         "batch-before-spark-commit",
         "phase-switch",
         "checkpoint-before-metadata",
@@ -107,14 +105,12 @@ def test_killed_before_the_switch(tmp_path: Path, driver_jvm: DriverJvm) -> None
 
 @pytest.mark.slow
 def test_killed_in_the_stream(tmp_path: Path, driver_jvm: DriverJvm) -> None:
-    """Killed right after the switch, and in each further life at another point between epochs, between Spark's log
-    and ours, before a checkpoint, or while old ones are removed: back to the last one, every row once.  (Inside a
-    checkpoint: the test that follows; between two files that are removed: the one behind that.)"""
+    """Killed in each life at another point: in an epoch, between Spark's log and ours, before a checkpoint, or while
+    old ones are removed: back to the last one, every row once.  (Inside a checkpoint: the test that follows; between
+    two files that are removed: the one behind that; right after an epoch: that of remembered keys.)"""
     job = Job(tmp_path, driver_jvm, *OBSERVED, files=7)
     for point in (
-        "phase-live=kill",
-        "epoch-applied=kill",
-        "epoch-before-apply=kill",
+        "epoch-before-apply=kill:2",
         "batch-before-spark-commit=kill:2",
         "checkpoint-start=kill:2",
         "gc-after-metadata=kill",
@@ -128,11 +124,10 @@ def test_killed_in_the_stream(tmp_path: Path, driver_jvm: DriverJvm) -> None:
 @pytest.mark.slow
 def test_killed_while_a_checkpoint_is_completed_beside_epochs(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Killed at each step of a completion, each time when at least one epoch was applied since it got there: the rows
-    of those epochs belong to the next checkpoint, and come once."""
+    of those epochs belong to the next checkpoint, and come once.  (Before ``_metadata``: test_slow_store.py.)"""
     job = Job(tmp_path, driver_jvm, *OBSERVED, files=14)
     for point in (
         "checkpoint-after-compaction",
-        "checkpoint-before-metadata",
         "checkpoint-after-metadata",
         "checkpoint-after-commit",
         "checkpoint-before-gc",
@@ -158,14 +153,14 @@ def test_killed_around_a_compaction(tmp_path: Path, driver_jvm: DriverJvm) -> No
 
 @pytest.mark.slow
 def test_killed_between_stages_and_the_join_behind_them(tmp_path: Path, driver_jvm: DriverJvm) -> None:
-    """C4, C6: killed when the first stage of an epoch has succeeded and the second has not, when both have and the job
-    of the join behind them has not, and when that has staged its rows, in the backlog and in the stream: both stages
-    are at the last checkpoint, nothing else counts, and every row comes once."""
+    """C4, C6: killed when the first stage of an epoch has succeeded and the second has not, and when both have and the
+    job of the join behind them has not, in the backlog and in the stream: both stages are at the last checkpoint,
+    nothing else counts, and every row comes once.  (When the rows are staged: the test without a keyed stage.)"""
     job = Job(tmp_path, driver_jvm, *OBSERVED, name="shifts", files=3)
-    for point in ("epoch-between-stages", "epoch-before-tail", "epoch-before-apply"):
+    for point in ("epoch-between-stages", "epoch-before-tail"):
         assert job.run(f"{point}=kill") == KILLED, point
         assert (job.output, job.checkpoints) == ([], []), point
-    for point in ("epoch-between-stages=kill:2", "epoch-before-tail=kill:2", "epoch-before-apply=kill"):
+    for point in ("epoch-between-stages=kill:2", "epoch-before-tail=kill:2"):
         assert job.run(point) == KILLED, point
         assert job.checkpoints, point
     assert job.run() == 0
@@ -209,13 +204,14 @@ def test_killed_without_a_keyed_stage(tmp_path: Path, driver_jvm: DriverJvm) -> 
 
 @pytest.mark.slow
 def test_killed_joins_put_each_row_out_once(tmp_path: Path, driver_jvm: DriverJvm) -> None:
-    """Killed in the backlog's pass, at the switch, in the stream and in a checkpoint, and the workers at every step of
-    their tasks: no pair and no row without a partner is lost or doubled."""
-    job = Job(tmp_path, driver_jvm, name="joins:halves", files=3, workers=kill_points.TASK_POINTS)
-    for point in ("epoch-before-apply=kill", "checkpoint-before-metadata=kill"):
-        assert job.run(point) == KILLED, point
-        assert (job.output, job.checkpoints) == ([], []), point
-    for point in ("sink-between-files=kill", "epoch-before-apply=kill:2", "checkpoint-after-metadata=kill:2"):
+    """Killed at the switch and in a checkpoint of the stream, and the workers in a task of either style: no pair and no
+    row without a partner is lost or doubled.  (Epochs that fail: tests/e2e/stream_joins/test_join_failures.py; workers
+    that die at every step of a task: the first test here.)"""
+    workers = ("task-before-publish-sorted", "task-before-report-random")
+    job = Job(tmp_path, driver_jvm, name="joins:halves", files=3, workers=workers)
+    assert job.run("checkpoint-before-metadata=kill") == KILLED
+    assert (job.output, job.checkpoints) == ([], [])
+    for point in ("sink-between-files=kill", "checkpoint-after-metadata=kill:2"):
         assert job.run(point) == KILLED, point
         assert job.checkpoints, point
     assert job.run() == 0
@@ -249,14 +245,13 @@ def test_killed_in_streamed_history(tmp_path: Path, driver_jvm: DriverJvm) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sink", ["foreachBatch", "ledger"])
-def test_killed_while_a_function_or_a_table_takes_the_rows(tmp_path: Path, driver_jvm: DriverJvm, sink: str) -> None:
+def test_killed_while_a_table_takes_the_rows(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Killed after the rows were handed over: they come again under the same id; killed after that was noted: not."""
     support.write(tmp_path / "history.parquet", EVENTS)
     driver = Path(__file__).parents[1] / "driver_sinks.py"
 
     def run(failpoints: str) -> int:
-        return driver_jvm.run(driver, tmp_path, sink, **{VARIABLE: failpoints}).returncode
+        return driver_jvm.run(driver, tmp_path, **{VARIABLE: failpoints}).returncode
 
     assert run("checkpoint-after-metadata=kill") == KILLED
     assert not list((tmp_path / "out").iterdir())
@@ -272,7 +267,8 @@ def test_killed_while_a_function_or_a_table_takes_the_rows(tmp_path: Path, drive
 
 @pytest.mark.slow
 def test_killed_between_the_calls_of_one_checkpoint(tmp_path: Path, driver_jvm: DriverJvm) -> None:
-    """A checkpoint of three epochs: what has left its marker is not called again, what has not comes as it was."""
+    """A checkpoint of three epochs, complete before the first call: what has left its marker is not called again, what
+    has not comes as it was."""
     (tmp_path / "pending").mkdir()
     for number in range(3):
         path = tmp_path / "pending" / f"{number}.parquet"
@@ -283,6 +279,8 @@ def test_killed_between_the_calls_of_one_checkpoint(tmp_path: Path, driver_jvm: 
     def run(failpoints: str) -> int:
         return driver_jvm.run(driver, tmp_path, **{VARIABLE: failpoints}).returncode
 
+    assert run("checkpoint-after-metadata=kill:2") == KILLED
+    assert not (tmp_path / "calls").exists() and not list((tmp_path / "pending").iterdir())
     assert run("sink-delivered=kill") == KILLED  # the first call has its marker
     assert run("sink-after-function=kill") == KILLED  # the second has returned
     assert run("sink-after-function=kill:2") == KILLED  # the third has

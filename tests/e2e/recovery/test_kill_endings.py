@@ -44,13 +44,11 @@ class Job:
 
 @pytest.mark.slow
 def test_killed_before_the_checkpoint_of_a_drain(tmp_path: Path, driver_jvm: DriverJvm) -> None:
-    """Killed before the drain fires, after it has fired, while a savepoint is copied, and before the drain's
-    checkpoint: nothing that a drain fires is visible, no folder is a savepoint, and in the end the output is that of
-    the undisturbed run."""
+    """Killed when a drain has fired, while a savepoint is copied, and before the drain's checkpoint: nothing that a
+    drain fires is visible, no folder is a savepoint, and in the end the output is that of the undisturbed run."""
     job = Job(tmp_path, driver_jvm)
     seen = []
     for how, point in (
-        ("drain", "stop-before-work=kill"),
         ("drain", "stop-before-copy=kill"),
         ("savepoint", "savepoint-copy=kill:2"),
         ("drain", "checkpoint-before-metadata=kill"),
@@ -59,7 +57,7 @@ def test_killed_before_the_checkpoint_of_a_drain(tmp_path: Path, driver_jvm: Dri
         seen.append(job.output)
         with pytest.raises(CheckpointError, match="never finished"):
             open_savepoint(str(job.savepoint(point)))
-    assert seen == [seen[0]] * 4
+    assert seen == [seen[0]] * 3
     assert set(support.sessions_of(EVENTS[:UNTIL])) - set(seen[0]), "some sessions were open"
     assert job.run("on") == 0
     assert job.output == support.sessions_of(EVENTS)
@@ -67,7 +65,7 @@ def test_killed_before_the_checkpoint_of_a_drain(tmp_path: Path, driver_jvm: Dri
 
 @pytest.mark.slow
 def test_killed_after_the_checkpoint_of_a_drain(tmp_path: Path, driver_jvm: DriverJvm) -> None:
-    """Killed anywhere between the drain's checkpoint and the savepoint's own metadata, and again while the next run
+    """Killed right behind the drain's checkpoint, around the savepoint's own metadata, and again while the next run
     makes up for it: the drain has happened, so its savepoint is made before anything else is done."""
     job = Job(tmp_path, driver_jvm)
     asked: list[str] = []
@@ -77,7 +75,6 @@ def test_killed_after_the_checkpoint_of_a_drain(tmp_path: Path, driver_jvm: Driv
 
     for how, point in (
         ("drain", "checkpoint-after-metadata=kill"),
-        ("drain", "checkpoint-after-commit=kill"),
         ("drain", "savepoint-before-metadata=kill"),
         ("on", "savepoint-copy=kill"),
         ("drain", "savepoint-after-metadata=kill"),

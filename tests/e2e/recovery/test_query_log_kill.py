@@ -30,16 +30,11 @@ pytestmark = [pytest.mark.kill, pytest.mark.spark, pytest.mark.timeout(1800)]
 DRIVER = Path(__file__).parents[1] / "driver_sessions.py"
 OPTIONS = ("execution.backlog.final-watermark=observed", f"execution.checkpointing.interval={intervals.named('1h')}")
 EVENTS = support.stream_of(300, seed=6)
-#: What Spark does to write a file of its log before it gives it its name: the event.  There is no checksum file.
-MOMENTS = {"file begun": file_events.CREATED, "file written": file_events.CLOSED}
 #: The name of such a file, with its number.
 _UNNAMED = r"\.(\d+)\.[^.]+\.tmp"
-#: Where each life ends.  Both parts are written by the same steps, so one shows what a file that was begun leaves,
-#: behind a batch that is done; the other what a written one does, of a batch that has begun and is not done.
-LIVES = [
-    ("offsets", "file begun"),
-    ("commits", "file written"),
-]
+#: The JVM is killed when a file of this part is written and has no name yet: its batch has begun and is not done.  (All
+#: other states of a log's files: tests/runtime/spark_io/test_query_log_writes.py.)
+PART = "commits"
 _LONGEST_S = 240
 
 
@@ -74,14 +69,14 @@ class Job:
                 stderr=said,
             )
 
-    def killed_at(self, part: str, moment: str) -> int:
-        """Kill the JVM at a moment of writing a file, behind what the job goes on from; returns the file's number."""
+    def killed_behind_a_write(self, part: str) -> int:
+        """Kill the JVM when it has written a file, behind what the job goes on from; returns the file's number."""
         driver = self.start()
         try:
             while (position := self.position) is None or not (self.log / part).is_dir():
                 assert driver.poll() is None, self.said
                 time.sleep(0.005)
-            with FileEvents(self.log / part, MOMENTS[moment]) as events:
+            with FileEvents(self.log / part, file_events.CLOSED) as events:
                 jvms = self._jvms(driver.pid)
                 for found in events.names(_LONGEST_S):
                     match = re.fullmatch(_UNNAMED, found)
@@ -89,7 +84,7 @@ class Job:
                         process_tree.kill(jvms)
                         break
                 else:
-                    raise AssertionError(f"{part}: no {moment}\n{self.said}")
+                    raise AssertionError(f"{part}: no file was written\n{self.said}")
             assert driver.wait(_LONGEST_S) != 0, "it has not noticed"
             return int(match[1])
         finally:
@@ -121,17 +116,15 @@ class Job:
 
 @pytest.mark.slow
 def test_killed_while_spark_writes_its_log(spark: SparkSession, tmp_path: Path, driver_jvm: DriverJvm) -> None:
-    """Each life of the job ends at another moment of writing an entry; in the end its output is that of an undisturbed
-    run.  After each, a file under its own name is whole, and a plain query takes what no committed batch has taken."""
-    job = Job(tmp_path / "job", driver_jvm, files=len(LIVES) + 1)
-    for life, (part, moment) in enumerate(LIVES):
-        number = job.killed_at(part, moment)
-        left = sorted(path.name for path in (job.log / part).iterdir() if re.search(rf"\.?\b{number}\b", path.name))
-        _check_whole(job.log)
-        copied = tmp_path / f"log-{life}"
-        shutil.copytree(job.log, copied)
-        wanted = sorted(_rows_behind(copied, job.folder / "landing"))
-        assert sorted(_taken(spark, copied, job.folder / "landing")) == wanted, (part, moment, left)
+    """A file under its own name is whole, and a plain query takes what no committed batch has taken; in the end the
+    job's output is that of an undisturbed run."""
+    job = Job(tmp_path / "job", driver_jvm, files=2)
+    number = job.killed_behind_a_write(PART)
+    left = sorted(path.name for path in (job.log / PART).iterdir() if re.search(rf"\.?\b{number}\b", path.name))
+    _check_whole(job.log)
+    shutil.copytree(job.log, tmp_path / "log")
+    wanted = sorted(_rows_behind(tmp_path / "log", job.folder / "landing"))
+    assert sorted(_taken(spark, tmp_path / "log", job.folder / "landing")) == wanted, left
     driver = job.start(own_jvm=False)
     assert driver.wait(_LONGEST_S) == 0, job.said
     driver_jvm.settle()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import kill_points
 import pytest
 import support
 from driver_jvm import DriverJvm
@@ -20,14 +19,10 @@ HERE = Path(__file__).parents[1]
 def test_lost_executors_are_survived(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Executors that die in a task, in backlog, stream and compaction, change nothing in the output: with state that
     they have restored, and with files that nobody knows of yet.  (Workers die at all steps:
-    tests/e2e/recovery/test_kill.py.)
-
-    The job has a processor, whose tasks come to most of these steps first, and behind it an aggregate, which comes to
-    that of the half that stages what Spark has computed of it.
+    tests/e2e/recovery/test_kill.py.)  The job has a processor, and behind it an aggregate.
     """
     events = support.stream_of(420, seed=3)
-    points = [*kill_points.TASK_POINTS, *kill_points.PUBLISH_POINTS, *kill_points.COMPACTION_POINTS]
-    points = [point for point in points if "before-report" in point or point == "task-after-restore-random"]
+    points = ("task-before-report-sorted", "task-after-restore-random", "compaction-before-report")
     flags = {point: tmp_path / point for point in points}
     folder = tmp_path / "job"
     pending = (events[360:400], events[400:], support.flush_after(events))
