@@ -51,7 +51,7 @@ def test_a_query_starts_again_at_once_in_the_same_application(
     """The tasks of the query that was stopped, which hold most of the slots, do not go on to the end of their epoch."""
     job = RealTimeJob.of(kafka, driver_jvm, tmp_path, "processor")
     job.send(range(30))
-    assert job.life("twice:30-50", real_time="10 seconds") == 0
+    assert job.life("twice:30-50", real_time="3 seconds") == 0
     check_each_once(each_once(job.output()), range(50))
 
 
