@@ -23,7 +23,7 @@ from mixedmode.runtime.connectors.sinks.parquet import ParquetSink
 from pyspark import cloudpickle
 
 #: What the sink takes to show the rows of a checkpoint.
-COMMIT_S = 2.0
+COMMIT_S = 0.8
 EVENTS = support.stream_of(144, seed=33)
 #: First and last event of what lands in each life, and how many of them a file has.
 LANDS = {

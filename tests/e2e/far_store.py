@@ -17,7 +17,7 @@ sys.path.append(str(Path(__file__).parent.parent))
 import refusing
 
 #: What a request takes.
-REQUEST_S = 0.2
+REQUEST_S = 0.08
 
 
 class FarStore(refusing.ObjectStore):

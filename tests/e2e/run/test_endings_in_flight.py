@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 EVENTS = support.stream_of(240, seed=33)
 ROWS = 4
 #: What the store takes for ``_metadata``: several epochs go by meanwhile.
-SLOW_S = 1.0
+SLOW_S = 0.4
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""A store that takes 0.2 s for each request and a sink that takes 2 s for each commit, at once."""
+"""A store that takes 80 ms for each request and a sink that takes 0.8 s for each commit, at once."""
 
 from __future__ import annotations
 

@@ -164,15 +164,15 @@ def test_a_processor_that_never_returns(world: World, phase: str) -> None:
     live phase, where the error names processor, stage and shard.  The next run gives each row once."""
     awake = world.folder / "awake"
 
-    def begin() -> MixedQuery:
+    def begin(**options: str) -> MixedQuery:
         keyed = mixedmode.read(history=world.history([("a", 1, 1), ("b", 1, 1)]), live=world.live()).groupBy("key")
         keyed = keyed.transformWithState(Sleepy(awake), "key string, value long, rows long", "append", "None")
-        return world.start(keyed.uid("sleepy"), {"execution.stop.timeout": "2 s"})
+        return world.start(keyed.uid("sleepy"), options)
 
     sleeps = [("a", 2, 2), ("a", 3, -1), ("b", 2, 2)]
     if phase == "backlog":
         world.land(sleeps)
-    query = begin()
+    query = begin(**({"execution.stop.timeout": "500 ms"} if phase == "live" else {}))
     if phase == "live":
         support.live(query)
         query.processAllAvailable()
