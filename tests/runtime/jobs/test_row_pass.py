@@ -160,16 +160,13 @@ def test_a_deduplication_gets_the_rows_that_spark_prepares(
 
 
 JOINS = {
-    "inner": "inner",
     "left": "left_outer",
     "full": "full_outer",
     "leftsemi": "left_semi",
 }
 
 
-@pytest.mark.parametrize(
-    "how", [pytest.param(how, marks=pytest.mark.slow if how in ("inner", "full") else ()) for how in JOINS]
-)
+@pytest.mark.parametrize("how", [pytest.param(how, marks=pytest.mark.slow if how == "full" else ()) for how in JOINS])
 def test_a_join_gets_what_spark_makes_of_a_first_pass(
     spark: SparkSession, folder: Path, tmp_path: Path, how: str
 ) -> None:

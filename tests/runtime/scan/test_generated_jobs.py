@@ -20,10 +20,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 #: Another one gives other jobs.
 SEED = int(os.environ.get("MIXEDMODE_JOBS_SEED", "28"))
-JOBS = int(os.environ.get("MIXEDMODE_JOBS", "80"))
+JOBS = int(os.environ.get("MIXEDMODE_JOBS", "40"))
 _SHARE = 0.8
 #: Of the jobs that tasks read so many are run.
-_RUN = int(os.environ.get("MIXEDMODE_JOBS_RUN", "8"))
+_RUN = int(os.environ.get("MIXEDMODE_JOBS_RUN", "4"))
 
 
 @pytest.fixture(scope="module")

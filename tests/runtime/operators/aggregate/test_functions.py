@@ -149,7 +149,6 @@ def ordered_aggregates() -> list[Column]:
     [
         (1, "sorted", aggregates),
         (3, "random", ordered_aggregates),
-        pytest.param(2, "sorted", aggregates, marks=pytest.mark.slow),
         (3, "random", aggregates),
         pytest.param(2, "random", further_aggregates, marks=pytest.mark.slow),
     ],

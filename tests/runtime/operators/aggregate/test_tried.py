@@ -37,7 +37,7 @@ _ROWS = st.lists(st.tuples(st.sampled_from("ab"), _NUMBERS, _NUMBERS, _LONGS, _D
 
 
 @pytest.mark.spark
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(rows=_ROWS)
 def test_epochs_give_what_one_batch_gives(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, rows: Sequence[tuple[Any, ...]]
