@@ -66,8 +66,6 @@ def run(writer: Any) -> None:
         given.simple,
         given.Whole,
         given.Unopened,
-        given.WithoutOpen,
-        given.WithoutClose,
         given.OnlyProcess,
     ],
     ids=lambda made: made.__name__,

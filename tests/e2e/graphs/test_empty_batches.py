@@ -140,21 +140,24 @@ GLOBALS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("job", "mode"),
+    ("job", "mode", "histories"),
     [
-        *(pytest.param(job, "update", marks=() if job == "one stage" else pytest.mark.slow) for job in GLOBALS),
+        ("one stage", "update", (0, 1)),
+        pytest.param("several stages", "update", (0, 1), marks=pytest.mark.slow),
+        *(pytest.param(job, "update", (0,), marks=pytest.mark.slow) for job in GLOBALS if "stage" not in job),
         # Several stages show no more in this mode: what is shown is of the last one.
-        pytest.param("one stage", "complete", marks=pytest.mark.slow),
+        pytest.param("one stage", "complete", (0,), marks=pytest.mark.slow),
     ],
 )
 def test_aggregate_without_keys_begins_with_the_first_micro_batch_as_in_stock(
-    spark: Any, tmp_path: Any, job: str, mode: str
+    spark: Any, tmp_path: Any, job: str, mode: str, histories: tuple[int, ...]
 ) -> None:
-    """Though a filter drops every row: as a stream, and with the first micro-batch as history."""
+    """Though a filter drops every row: as a stream, and of one and of several stages with the first micro-batch as
+    history."""
     batches = [{"in": [(7, 1, 5), (8, 2, 6)]}, {"in": [(7, 3, 4)]}]
     ways = TwoWays(spark, tmp_path, batches)
     expected = ways.stock_rows(lambda read: GLOBALS[job](read("in")), mode)[-1]
-    for history in (0, 1):
+    for history in histories:
         shown = ways.our_rows(lambda read: GLOBALS[job](read("in")), mode, history=history)
         assert shown[-1] == expected, history
 

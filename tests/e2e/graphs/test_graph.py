@@ -292,24 +292,6 @@ def test_a_diamond_has_the_lesser_watermark(world: World) -> None:
 
 
 @pytest.mark.slow
-def test_deduplicated_rows_are_counted_as_in_batch(world: World) -> None:
-    """C1: dropDuplicates by key and value, then a count per hour, over a switch is what plain batch gives."""
-    doubled = sorted([*EVENTS[:300], *EVENTS[:300:2], *EVENTS[:300:3]], key=lambda event: event[1])
-    parts = by_time(doubled, 5)
-    rows = mixedmode.read(history=world.history(parts[0]), live=world.live())
-    unique = rows.withWatermark("ts", "0 seconds").dropDuplicates(["key", "ts", "value"]).uid("unique")
-    counted = unique.groupBy(F.window("ts", "1 hour")).agg(F.count("*").alias("n"), F.sum("value").alias("total"))
-    query = world.start(counted.uid("hours"))
-    world.feed(query, *parts[1:], support.flush_after(doubled))
-    query.stop()
-    frame = world.spark.createDataFrame([(k, support.at(at), v) for k, at, v in doubled], support.ROW_SCHEMA)
-    batch = frame.dropDuplicates(["key", "ts", "value"]).groupBy(F.window("ts", "1 hour"))
-    expected = sorted((row[0].start, row[1], row[2]) for row in batch.agg(F.count("*"), F.sum("value")).collect())
-    found = [(row[0]["start"].replace(tzinfo=None), row[1], row[2]) for row in world.output()]
-    assert [row for row in found if row[0] <= expected[-1][0]] == expected
-
-
-@pytest.mark.slow
 def test_the_end_of_input_comes_to_a_shared_stage_when_all_before_it_have_ended(world: World) -> None:
     """A diamond over a bounded history: no window of the third stage fires before both of the others have.
 

@@ -231,8 +231,8 @@ def test_an_epoch_is_sorted_if_all_lanes_are_in_backlog(shop: Shop) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["mixed", "streaming"])
 def test_a_bounded_lane_ends_before_the_others(shop: Shop, mode: str) -> None:
-    """Payments have a history alone: their stage fires all and finishes at the switch, once, also over a restart and a
-    stop with savepoint, and holds the hours back no more."""
+    """Payments have a history alone: their stage fires all and finishes at the switch, once, in mode ``mixed`` also
+    over a restart and a stop with savepoint, and holds the hours back no more."""
     options = {"execution.runtime-mode": mode, "execution.history.rows-per-epoch": 150}
     job = by_hour(*shop.of(shop.orders.history(ORDERS[:150]), True, shop.payments.history(PAYMENTS), False))
     query = support.live(shop.orders.start(job, options))
@@ -241,12 +241,14 @@ def test_a_bounded_lane_ends_before_the_others(shop: Shop, mode: str) -> None:
     ended = [one.task for one in query.lifecycle.tasks if one.event == "endInput, finish"]
     assert ended == ["source history[0]", "stage paid[0]", "stage paid[1]"]
     shop.land(query, orders=ORDERS[150:200])
-    query.stopWithSavepoint(str(shop.orders.folder / "suspended"))
-    query = support.live(shop.orders.start(job, options))
+    if mode == "mixed":
+        query.stopWithSavepoint(str(shop.orders.folder / "suspended"))
+        query = support.live(shop.orders.start(job, options))
     shop.land(query, orders=ORDERS[200:])
     shop.land(query, orders=LATER)
     assert nothing_is_late(query)
-    assert not any(one.event == "endInput, finish" for one in query.lifecycle.tasks)
+    ended = [one.task for one in query.lifecycle.tasks if one.event == "endInput, finish"]
+    assert len(ended) == (0 if mode == "mixed" else 3), "once"
     query.stop()
     assert of_events(shop.orders.output()) == shop.expected()
 

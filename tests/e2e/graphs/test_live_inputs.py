@@ -196,24 +196,6 @@ def test_the_inputs_of_a_job_are_fixed(two: TwoInputs) -> None:
 
 
 @pytest.mark.slow
-def test_backlog_of_some_inputs_is_no_backlog_of_the_stage(two: TwoInputs) -> None:
-    """With both inputs in backlog the job runs sorted; one of two keeps it isBacklog, yet it runs as a stream (X10)."""
-    now_s = int(time.time() - support.START.timestamp())
-    # Nobody leaves backlog for having nothing to read: that takes as long as the interval of checkpoints.
-    calm = {"execution.checkpointing.interval": "1 hour"}
-    options = {**OBSERVED, **calm, "pipeline.backlog.watermark-lag-threshold": "3 hours"}
-    query = support.live(two.world.start(windows(two.lives()), options))
-    old, fresh = [("x", now_s - 9 * 3600, 1)], [("x", now_s, 1)]
-    for lagging in ("ab", "a"):
-        rows = {name: old if name in lagging else fresh for name in "ab"}
-        two.land(query, **rows)
-        two.land(query, **rows)
-        assert query.lastProgress.isBacklog
-        assert query.lastProgress.mode == ("backlog" if len(lagging) == 2 else "streaming")
-        assert {s["description"]: s["isBacklog"] for s in query.lastProgress.sources} == {n: n in lagging for n in "ab"}
-
-
-@pytest.mark.slow
 def test_the_watermark_moves_at_most_once_per_interval(world: World) -> None:
     """Between two steps of the watermark epochs go on with the one before: rows behind the next one are not late."""
     query = support.live(world.start(windows(world.live()), {**OBSERVED, "pipeline.auto-watermark-interval": "1 hour"}))

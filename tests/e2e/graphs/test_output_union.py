@@ -34,7 +34,7 @@ def totals(frame: Any) -> Any:
 @pytest.mark.slow
 def test_rows_of_several_stages_are_one_output(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over backlog and stream, as plain Spark has it: of two readers, and of a stage behind one of them.  An epoch that
-    fails where they are united leaves no trace in any."""
+    fails where they are united leaves no trace in any; a drain ends each in its turn, and what it fires is output."""
     failures = EpochFailures(monkeypatch, "epoch-before-tail")
     job = totals(mixedmode.read(history=world.history(EVENTS[:120]), live=world.live()))
     text = " ".join(str(job.writeStream.format("noop").plan()).split())
@@ -54,26 +54,15 @@ def test_rows_of_several_stages_are_one_output(world: World, monkeypatch: pytest
     with pytest.raises(mixedmode.QueryError, match="failed at epoch-before-tail"):
         query.awaitTermination(300)
     failures.point = None
-    query = world.start(job)
-    world.land(EVENTS[161:], FLUSH)
-    support.finish(query)
+    query = support.live(world.start(job))
+    world.feed(query, EVENTS[161:])
+    query.stopWithSavepoint(str(world.folder / "drained"), drain=True)
     stock = totals(world.spark.createDataFrame([(k, support.at(s), v) for k, s, v in EVENTS], support.ROW_SCHEMA))
-    upto = support.at(max(seconds for _, seconds, _ in EVENTS))
-    found = [row for row in world.output() if row[1] != support.FLUSH_KEY and row[2] <= upto]
-    assert found == sorted((tuple(row) for row in stock.collect()), key=repr)
+    assert world.output() == sorted((tuple(row) for row in stock.collect()), key=repr)
     assert list((world.checkpoints / "mixedmode" / "exchange").rglob("*.parquet")) == []
     written = [(one["sink"]["numOutputRows"], one["observedMetrics"]["out"].n) for one in query.recentProgress]
     assert all(rows == n for rows, n in written)
     assert sum(rows for rows, _ in written) > 0
-
-
-@pytest.mark.slow
-def test_a_drain_ends_all_of_them(world: World) -> None:
-    """Each stage gets MAX_WATERMARK in its turn, and what it fires is output."""
-    query = world.start(totals(mixedmode.read(history=world.history(EVENTS))), {"execution.runtime-mode": "batch"})
-    assert query.awaitTermination(300)
-    stock = totals(world.spark.createDataFrame([(k, support.at(s), v) for k, s, v in EVENTS], support.ROW_SCHEMA))
-    assert world.output() == sorted((tuple(row) for row in stock.collect()), key=repr)
 
 
 @pytest.mark.slow

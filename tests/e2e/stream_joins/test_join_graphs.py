@@ -1,4 +1,4 @@
-"""Joins among other stages, with themselves, beside a side that ends and under skew: what plain batch gives."""
+"""Joins among other stages, beside a side that ends and under skew: what plain batch gives."""
 
 from __future__ import annotations
 
@@ -47,14 +47,6 @@ def of_two_stages(left: Any, right: Any) -> Any:
     return both.select("k", "window", "value", "cents", sums[1]["k"].alias("theirs"), sums[0].k.alias("mine"))
 
 
-def with_itself(left: Any, right: Any) -> Any:
-    """Each left row with those of its key that follow within two minutes, by aliases of one frame."""
-    rows = left.withWatermark("ts", DELAY)
-    follows = "a.num = b.num AND b.ts > a.ts AND b.ts <= a.ts + INTERVAL 2 MINUTES"
-    pairs = rows.alias("a").join(rows.alias("b"), F.expr(follows), "left")
-    return named(pairs, "follows").select("a.num", "a.ts", F.col("b.ts").alias("next"), "b.value")
-
-
 def joined_twice(left: Any, right: Any) -> Any:
     """Left rows beside right ones, beside other left ones of the same key and about the same time; each once."""
     rows = left.withWatermark("ts", DELAY)
@@ -78,13 +70,13 @@ def by_their_frames(left: Any, right: Any) -> Any:
     return named(windows.agg(F.sum("more").alias("more"), F.count(b["ts"]), F.sum("a.value").alias("value")), "windows")
 
 
-JOBS: list[Callable[[Any, Any], Any]] = [behind_and_before, of_two_stages, with_itself, joined_twice, by_their_frames]
+JOBS: list[Callable[[Any, Any], Any]] = [behind_and_before, of_two_stages, joined_twice, by_their_frames]
 
 
 @pytest.mark.parametrize("job", [JOBS[0], *(pytest.param(job, marks=pytest.mark.slow) for job in JOBS[1:])])
 def test_joins_among_other_stages_give_what_batch_gives(pair: Pair, job: Callable[[Any, Any], Any]) -> None:
-    """A deduplication before, a static table and windows behind; two stages joined; a frame with itself; one join
-    behind another, and a deduplication behind that: histories, a file live, and a drain."""
+    """A deduplication before, a static table and windows behind; two stages joined; one join behind another, and a
+    deduplication behind that: histories, a file live, and a drain.  (A frame with itself: test_repeated_names.py.)"""
     past = [joins.of_side(ROWS[:100], side) for side in (0, 1)]
     pair.land(ROWS[100:150])
     query = live(pair.left.start(job(*pair.read(*past))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timezone
 from typing import Any
 
@@ -231,27 +231,35 @@ def test_timers_of_timers_at_the_end_of_input_are_counted_and_told_once(
 WAITING = [[("k", 1800, 1)], [("k", 600, 2)], [("k", 601, 4)]]
 
 
-@pytest.mark.slow
-def test_late_is_late_for_what_has_fired(world: World) -> None:
-    """A row that waits behind one that moves the watermark counts, as in stock; behind what fired it is late (P8)."""
+def totals(frame: Any) -> Any:
+    windows = frame.withWatermark("ts", "5 minutes").groupBy("key", F.window("ts", "10 minutes"))
+    return windows.agg(F.sum("value").alias("total"))
 
-    def totals(frame: Any) -> Any:
-        windows = frame.withWatermark("ts", "5 minutes").groupBy("key", F.window("ts", "10 minutes"))
-        return windows.agg(F.sum("value").alias("total"))
 
+@pytest.fixture(scope="module")
+def stock_waiting(worlds: Callable[[], World]) -> list[tuple[Any, Any]]:
+    """Keys and totals of what waits, by stock Structured Streaming."""
+    world = worlds()
     world.land(*WAITING)
-    stock = by_stock(world, totals(world.live(maxFilesPerTrigger="1")))
+    return [(row[0], row[-1]) for row in by_stock(world, totals(world.live(maxFilesPerTrigger="1")))]
+
+
+@pytest.mark.slow
+def test_late_is_late_for_what_has_fired(world: World, stock_waiting: list[tuple[Any, Any]]) -> None:
+    """A row that waits behind one that moves the watermark counts, as in stock; behind what fired it is late (P8)."""
+    world.land(*WAITING)
     keyed = totals(mixedmode.read(live=world.live(maxFilesPerTrigger="1")))
     query = world.start(keyed, {"execution.runtime-mode": "streaming"}, availableNow=True)
     query.awaitTermination(300)
 
-    assert [(row[0], row[-1]) for row in stock] == [("k", 2)]
-    assert [(row[0], row[-1]) for row in world.output()] == [("k", 2)]
+    assert [(row[0], row[-1]) for row in world.output()] == stock_waiting == [("k", 2)]
     assert sum(p.stateOperators[0]["numRowsDroppedByWatermark"] for p in query.recentProgress) == 1
 
 
 @pytest.mark.slow
-def test_nothing_fires_in_front_of_rows_that_wait(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_fires_in_front_of_rows_that_wait(
+    world: World, stock_waiting: list[tuple[Any, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Live, too, a row that waits behind one that moves the watermark counts, as in stock: the clock fires nothing
     before Spark has looked and found that no more rows wait; then what is due fires, although no row comes (P8)."""
     steps, step = [], phases._live_step
@@ -267,11 +275,6 @@ def test_nothing_fires_in_front_of_rows_that_wait(world: World, monkeypatch: pyt
 
     monkeypatch.setattr(phases, "_live_step", counted)
     monkeypatch.setattr(live_query, "failpoint", clock_comes_first)
-
-    def totals(frame: Any) -> Any:
-        windows = frame.withWatermark("ts", "5 minutes").groupBy("key", F.window("ts", "10 minutes"))
-        return windows.agg(F.sum("value").alias("total"))
-
     query = support.live(world.start(totals(mixedmode.read(live=world.live(maxFilesPerTrigger="1")))))
     with query._runner.context.turn:  # all three are there before the first is taken
         world.land(*WAITING)
@@ -281,9 +284,8 @@ def test_nothing_fires_in_front_of_rows_that_wait(world: World, monkeypatch: pyt
     support.wait_until(lambda: bool(world.output()) or query.exception() is not None)
     support.finish(query)
 
-    assert [(row[0], row[-1]) for row in world.output()] == [("k", 2)]
+    assert [(row[0], row[-1]) for row in world.output()] == stock_waiting == [("k", 2)]
     assert sum(p.stateOperators[0]["numRowsDroppedByWatermark"] for p in query.recentProgress) == 1
-    assert [(row[0], row[-1]) for row in by_stock(world, totals(world.live(maxFilesPerTrigger="1")))] == [("k", 2)]
 
 
 def test_late_rows_of_a_processor_are_those_behind_what_has_fired(world: World) -> None:

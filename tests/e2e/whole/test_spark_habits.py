@@ -60,8 +60,9 @@ def test_each_run_that_ends_by_itself_reads_what_has_come_since_the_one_before(
     batches: list[Batch] = [{"rows": [(1, 1.0, 1)]}, {"rows": [(1, 2.0, 2), (2, 2.0, 4)]}, {"rows": [(1, 3.0, 8)]}]
     ways = TwoWays(spark, tmp_path, batches, restarts=[1, 2])
     expected = ways.stock_rows(counts, "update")
-    assert [(row.key, row.total) for row in ways.our_rows(counts, "update") if row.key == 1][-1] == (1, 11)
-    assert sorted(ways.our_rows(counts, "update")) == sorted(expected)
+    found = ways.our_rows(counts, "update")
+    assert [(row.key, row.total) for row in found if row.key == 1][-1] == (1, 11)
+    assert sorted(found) == sorted(expected)
 
 
 def union_with_a_join(frames: Frames) -> Any:

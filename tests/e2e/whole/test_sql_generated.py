@@ -213,12 +213,11 @@ def _same_three_ways(spark: SparkSession, folder: Path, one: Statement) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("join", ["LEFT", "RIGHT"])
 def test_different_windows_of_an_outer_join_come_out_although_nobody_reads_its_other_side(
-    spark: SparkSession, tmp_path: Path, join: str
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     """As from stock's stream without the rule that takes such joins away; with it stock gives nothing."""
-    rows = _joined(Rows("a", lambda a, b: a), join, 5)
+    rows = _joined(Rows("a", lambda a, b: a), "LEFT", 5)
     _same_three_ways(
         spark,
         tmp_path,
@@ -231,7 +230,7 @@ def test_different_windows_of_an_outer_join_come_out_although_nobody_reads_its_o
 
 @pytest.mark.slow
 @settings(
-    max_examples=int(os.environ.get("MIXEDMODE_EXAMPLES", "3")), deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=int(os.environ.get("MIXEDMODE_EXAMPLES", "2")), deadline=None, suppress_health_check=list(HealthCheck)
 )
 @given(one=statements())
 def test_a_generated_statement_gives_what_stock_gives(

@@ -27,21 +27,10 @@ def two_keys(a: Any, b: Any) -> Any:
     return a.groupBy(F.window("ts", "20 seconds").alias("w"), "key").agg(F.count("*").alias("n"))
 
 
-def nested(a: Any, b: Any) -> Any:
-    return two_keys(a, b).groupBy("w").agg(F.sum("n").alias("s"))
-
-
-def joined(a: Any, b: Any) -> Any:
-    left = a.select("key", F.col("ts").alias("ts_a"), F.col("value").alias("x"))
-    right = b.select(F.col("key").alias("other"), F.col("ts").alias("ts_b"), F.col("value").alias("y"))
-    within = F.expr("key = other AND ts_b >= ts_a AND ts_b <= ts_a + INTERVAL 15 SECONDS")
-    return left.join(right, within, "left").select("key", "x", "y")
-
-
 #: Those that are not slow.
 SHORT = ("windows",)
 #: A statement, its output mode, and the same by calls if no other test here or of calls (test_limit.py, test_tail.py,
-#: test_watermark_ways.py, test_complete_mode.py) has these.
+#: test_watermark_ways.py, test_complete_mode.py, test_sql_generated.py) has these.
 STATEMENTS: dict[str, tuple[str, str, Callable[[Any, Any], Any] | None]] = {
     "projection, filter and lateral view": (
         "SELECT key + 1 AS k, value * 2 AS v, ts, e FROM a LATERAL VIEW OUTER explode(sequence(1, least(value, 3))) t"
@@ -56,15 +45,10 @@ STATEMENTS: dict[str, tuple[str, str, Callable[[Any, Any], Any] | None]] = {
         "append",
         None,
     ),
-    "sessions": (
-        "SELECT session_window(ts, '8 seconds') AS s, key, collect_list(value) AS v FROM a GROUP BY 1, 2",
-        "append",
-        None,
-    ),
     "a second aggregate": (
         f"WITH counts AS ({PER_WINDOW}) SELECT w, sum(n) AS s FROM counts GROUP BY w",
         "append",
-        nested,
+        None,
     ),
     "a window over windows": (
         f"SELECT window(w, '1 minute') AS m, sum(n) AS s FROM ({PER_WINDOW}) GROUP BY 1",
@@ -105,18 +89,12 @@ STATEMENTS: dict[str, tuple[str, str, Callable[[Any, Any], Any] | None]] = {
         "SELECT a.key, a.value AS x, b.value AS y FROM a LEFT JOIN b ON a.key = b.key AND b.ts BETWEEN a.ts AND a.ts"
         " + INTERVAL 15 SECONDS",
         "append",
-        joined,
+        None,
     ),
-    "a table": ("SELECT a.key, name, value FROM a JOIN names ON a.key = names.key", "append", None),
     "a union, of one with itself, too": (
         "SELECT key, value FROM a WHERE key = 1 UNION ALL SELECT value, key FROM b WHERE key > 2 UNION ALL"
         " SELECT key, value FROM a WHERE value > 1",
         "append",
-        None,
-    ),
-    "order and limit": (
-        "SELECT key, count(*) AS n, sum(value) AS s FROM a GROUP BY key ORDER BY s DESC, key LIMIT 2",
-        "complete",
         None,
     ),
     "computed keys": (
