@@ -120,7 +120,6 @@ class TestJoinAll:
         assert rotations == whole
 
 
-@pytest.mark.spark
 class TestCompare:
     def test_order_does_not_count(self, spark: SparkSession) -> None:
         """Tables with the same rows in another order are equal, also where rows hold nulls."""

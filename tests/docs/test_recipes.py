@@ -43,7 +43,6 @@ def land(folder: Path, name: str, *events: Event) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.spark
 def test_recipes_do_what_they_say(spark: SparkSession, tmp_path: Path) -> None:
     """Each recipe runs behind the ones above it; processors run in a harness, jobs over history and live files."""
     recipes, names = blocks(), {"spark": spark, "folder": str(tmp_path), "__name__": "recipes"}

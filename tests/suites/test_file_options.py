@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from .watched import WAYS, Landing, Watched, both, read, running, source, whole
 
-pytestmark = [pytest.mark.spark, pytest.mark.suites]
+pytestmark = pytest.mark.suites
 
 
 @pytest.mark.parametrize("limit", [{"maxFilesPerTrigger": "2"}, {"maxBytesPerTrigger": "2"}], ids=str)

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from .watched import WAYS, Landing, read
 
-pytestmark = [pytest.mark.spark, pytest.mark.suites]
+pytestmark = pytest.mark.suites
 
 
 def numbers(spark: SparkSession, way: str, landing: Landing) -> Any:

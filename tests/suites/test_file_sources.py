@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from .watched import WAYS, Landing, Watched, both, read, running, source, table, whole
 
-pytestmark = [pytest.mark.spark, pytest.mark.suites]
+pytestmark = pytest.mark.suites
 INFERRED = {"spark.sql.streaming.schemaInference": "true"}
 KINDS = ("text", "json", "orc", "parquet")
 

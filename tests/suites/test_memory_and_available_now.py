@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 
 from .watched import WAYS, Landing, read
 
-pytestmark = [pytest.mark.spark, pytest.mark.suites]
+pytestmark = pytest.mark.suites
 
 
 def texts(spark: SparkSession, landing: Landing, **options: Any) -> Any:

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 from .watched import WAYS, Landing, Watched, read, running
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

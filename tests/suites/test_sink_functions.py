@@ -20,7 +20,7 @@ from two_ways import STREAM
 
 from . import sink_functions as given
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 WAYS = ("stock", "stream", "history")
 VALUES = ["hello", "this", "is", "this"]
 _SCHEMA = "value string"

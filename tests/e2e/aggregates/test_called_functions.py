@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from support import World
 
-pytestmark = pytest.mark.spark
 support.by_value(__name__)
 
 EVENTS = support.stream_of(160, seed=6, keys=9)

@@ -11,8 +11,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from support import Event, World
 
-pytestmark = pytest.mark.spark
-
 PARTS = [support.stream_of(120, seed=seed, keys=30) for seed in (1, 2, 3)]
 
 

@@ -12,8 +12,6 @@ import support
 from mixedmode.errors import CheckpointMismatchError
 from support import World
 
-pytestmark = pytest.mark.spark
-
 DELAY = "100 seconds"
 
 

@@ -11,8 +11,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from support import World
 
-pytestmark = pytest.mark.spark
-
 #: Micro-batches with keys that are null, and rows whose window is over.
 BATCHES: list[list[Any]] = [
     [("a", 1000, 1), ("b", 1010, 2), (None, 950, 3)],

@@ -16,8 +16,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "examples"))
 import hot_keys
 from flights.data import Flights, write_parquet
 
-pytestmark = pytest.mark.spark
-
 cloudpickle.register_pickle_by_value(hot_keys)
 
 

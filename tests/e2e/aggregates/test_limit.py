@@ -13,8 +13,6 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 from support import World
 
-pytestmark = pytest.mark.spark
-
 PARTS = [support.stream_of(20, seed=seed, keys=5) for seed in (31, 32, 33)]
 #: One event after the other: parts do not overlap in time.
 EVENTS = [[(key, seconds + 2000 * place, value) for key, seconds, value in part] for place, part in enumerate(PARTS)]

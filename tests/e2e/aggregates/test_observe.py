@@ -11,8 +11,6 @@ import support
 from pyspark.sql import functions as F
 from support import World
 
-pytestmark = pytest.mark.spark
-
 EVENTS = support.stream_of(240, seed=3, keys=6)
 PARTS = [EVENTS[:120], EVENTS[120:180], EVENTS[180:181], EVENTS[181:]]
 FLUSH = support.flush_after(EVENTS)

@@ -45,7 +45,6 @@ def ours(world: World) -> Any:
     return chain(mixedmode.read(history=world.history(PARTS[0]), live=world.live()), static(world))
 
 
-@pytest.mark.spark
 def test_rows_come_once_over_the_switch_and_a_restart(world: World) -> None:
     """Parquet files hold what Spark gives over history and stream; a restart goes on in the stream, and reads nothing
     of the history again, whatever there is by then."""
@@ -75,7 +74,6 @@ def test_rows_come_once_over_the_switch_and_a_restart(world: World) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.spark
 @pytest.mark.parametrize("mode", ["streaming", "batch"])
 def test_every_mode_writes_each_row_once(world: World, mode: str) -> None:
     """In the modes ``streaming`` and ``batch``, too; also if a column is another one each time that it is computed."""
@@ -90,7 +88,6 @@ def test_every_mode_writes_each_row_once(world: World, mode: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.spark
 def test_kinds_of_sinks(world: World) -> None:
     """Formats of Spark's writer, tables, memory, and a function, whose ids rise; ``update`` is the same as ``append``,
     and ``complete`` is refused as in Spark.  (The format json: tests/e2e/sinks/test_tables.py.)"""
@@ -127,7 +124,6 @@ def test_kinds_of_sinks(world: World) -> None:
     assert "complete is not supported for a job without a keyed stage" in str(error)
 
 
-@pytest.mark.spark
 def test_a_union_and_what_is_observed(world: World) -> None:
     """Two reads united, one of them a history alone; aggregates of ``observe`` are in the progress of each epoch."""
     more = mixedmode.read(history=world.spark.createDataFrame([("more", support.at(0), 5)], support.ROW_SCHEMA))
@@ -143,7 +139,6 @@ def test_a_union_and_what_is_observed(world: World) -> None:
     assert world.output() == sorted(told, key=repr)
 
 
-@pytest.mark.spark
 def test_a_job_says_how_many_files_it_writes(world: World) -> None:
     """``coalesce`` and ``repartition`` hold where no keyed stage takes the rows; ``explain()`` tells what does not."""
     plain = mixedmode.read(history=world.history(PARTS[0]).repartition(5))

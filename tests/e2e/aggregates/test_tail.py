@@ -14,8 +14,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 from support import World
 
-pytestmark = pytest.mark.spark
-
 EVENTS = support.stream_of(160, seed=11, keys=6, step_s=90)
 OBSERVED = {"execution.backlog.final-watermark": "observed", "execution.checkpointing.interval": "1 hour"}
 

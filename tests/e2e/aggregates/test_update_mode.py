@@ -11,8 +11,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from support import World
 
-pytestmark = pytest.mark.spark
-
 HISTORY: list[support.Event] = [(f"k{n % 3}", n * 20, n) for n in range(40)]  # ends within a window of ten minutes
 LIVE: list[list[support.Event]] = [
     [(f"k{n % 3}", 800 + 130 * part + n, 1000 + n) for n in range(8)] for part in range(5)

@@ -12,8 +12,6 @@ from pyspark.sql import functions as F
 from support import World
 from two_ways import SCHEMA, TwoWays
 
-pytestmark = pytest.mark.spark
-
 EVENTS = support.stream_of(120, seed=5, keys=6)
 OPTIONS = {"execution.checkpointing.interval": "1 hour"}
 

@@ -14,8 +14,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from support import World
 
-pytestmark = pytest.mark.spark
-
 EVENTS = support.stream_of(60, seed=3)
 
 

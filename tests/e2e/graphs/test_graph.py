@@ -16,7 +16,6 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
 
 support.by_value(__name__)
-pytestmark = pytest.mark.spark
 
 EVENTS = support.stream_of(600, seed=5)
 EXPECTED = support.hours_of(EVENTS)

@@ -18,7 +18,6 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
 
 support.by_value(__name__)
-pytestmark = pytest.mark.spark
 
 EVENTS = support.stream_of(500, seed=8, keys=20)
 FLUSH = support.flush_after(EVENTS)

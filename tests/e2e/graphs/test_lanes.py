@@ -15,8 +15,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from support import Event, World
 
-pytestmark = pytest.mark.spark
-
 ORDERS = support.stream_of(300, seed=5)
 PAYMENTS = support.stream_of(240, seed=6, step_s=50)
 #: Brings both watermarks past everything.

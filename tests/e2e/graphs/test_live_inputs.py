@@ -12,8 +12,6 @@ from mixedmode import CheckpointMismatchError
 from pyspark.sql import functions as F
 from support import World
 
-pytestmark = pytest.mark.spark
-
 OBSERVED = {"execution.backlog.final-watermark": "observed"}
 
 

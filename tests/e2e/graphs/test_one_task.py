@@ -13,8 +13,6 @@ from mixedmode.runtime.tasks.shard.shards_in_one import InOneTask
 from pyspark.sql import functions as F
 from support import World
 
-pytestmark = pytest.mark.spark
-
 EVENTS = support.stream_of(200, seed=9, keys=9)
 OPTIONS = {
     "execution.checkpointing.interval": "1 hour",

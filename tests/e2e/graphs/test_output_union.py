@@ -12,8 +12,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from support import World
 
-pytestmark = pytest.mark.spark
-
 EVENTS = support.stream_of(240, seed=8, keys=5, step_s=60)
 FLUSH = support.flush_after(EVENTS)
 

@@ -11,8 +11,6 @@ import support
 from mixedmode.runtime.jobs.small_files import SmallFiles
 from support import World
 
-pytestmark = pytest.mark.spark
-
 EVENTS = support.stream_of(160, seed=4, keys=70)
 
 

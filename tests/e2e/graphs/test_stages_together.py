@@ -16,8 +16,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from support import World
 
-pytestmark = pytest.mark.spark
-
 EVENTS = support.stream_of(1200, seed=5)
 FLUSH = support.flush_after(EVENTS)
 PARTS = [EVENTS[at : at + 150] for at in range(0, len(EVENTS), 150)]

@@ -16,7 +16,6 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import Event, World
 
 support.by_value(__name__)
-pytestmark = pytest.mark.spark
 
 #: The static table changes after this delivery.
 CHANGED_BEHIND = 1

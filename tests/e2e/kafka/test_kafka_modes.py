@@ -16,7 +16,6 @@ from pyspark import cloudpickle
 from support import World
 
 cloudpickle.register_pickle_by_value(kafka_support)
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 HISTORY = range(200, 220)
 
 

@@ -8,13 +8,10 @@ import time
 from typing import Any
 
 import mixedmode
-import pytest
 import support
 from kafka_broker import Broker
 from pyspark.sql import functions as F
 from support import World
-
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 START_MS = 1_704_067_200_000
 

@@ -6,7 +6,6 @@ import json
 
 import kafka_support
 import mixedmode
-import pytest
 from kafka_broker import Broker
 from kafka_support import check_each_once, numbered, send, without_positions
 from pyspark import cloudpickle
@@ -14,7 +13,6 @@ from pyspark.sql import functions as F
 from support import World, finish, live
 
 cloudpickle.register_pickle_by_value(kafka_support)
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 NAMES = ("one", "other")
 
 

@@ -14,7 +14,6 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
 
 support.by_value(__name__)
-pytestmark = pytest.mark.spark
 
 EVENTS = support.stream_of(300, seed=4)
 OUTPUT = "key string, n long, total long"

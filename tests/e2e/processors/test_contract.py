@@ -12,7 +12,6 @@ from mixedmode import MixedQuery
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
 
-pytestmark = pytest.mark.spark
 support.by_value(__name__)
 
 OUTPUT = "key string, what string, n long"

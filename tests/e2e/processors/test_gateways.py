@@ -17,8 +17,6 @@ from numbering import Numbering
 from pyspark import cloudpickle
 from support import World
 
-pytestmark = pytest.mark.spark
-
 for _module in (numbering, sys.modules[__name__]):
     cloudpickle.register_pickle_by_value(_module)
 EVENTS = support.stream_of(100, seed=12)

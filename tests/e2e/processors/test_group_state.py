@@ -20,7 +20,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from support import World
 
-pytestmark = pytest.mark.spark
 support.by_value(__name__)
 
 DELAY = "100 seconds"

@@ -19,8 +19,6 @@ from numbering import Counting, Numbering
 from pyspark import cloudpickle
 from support import World, live
 
-pytestmark = pytest.mark.spark
-
 for _module in (numbering, sys.modules[__name__]):
     cloudpickle.register_pickle_by_value(_module)
 EVENTS = support.stream_of(300, seed=4)

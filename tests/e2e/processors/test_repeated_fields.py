@@ -12,8 +12,6 @@ from mixedmode import PlanError
 from pyspark.sql import functions as F
 from support import World
 
-pytestmark = pytest.mark.spark
-
 PARTS = [support.stream_of(40, seed=seed, keys=4) for seed in (5, 6)]
 Rows = list[tuple[Any, ...]]
 

@@ -13,7 +13,6 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 from support import World
 
-pytestmark = pytest.mark.spark
 support.by_value(__name__)
 
 PARTS = [support.stream_of(60, seed=seed, keys=6) for seed in (5, 6, 7)]

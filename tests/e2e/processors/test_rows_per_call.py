@@ -18,7 +18,6 @@ from pyspark.sql.streaming.state import GroupState
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World, by_value
 
-pytestmark = pytest.mark.spark
 by_value(__name__)
 
 NAME = "execution.backlog.rows-per-call"

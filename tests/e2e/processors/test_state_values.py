@@ -22,7 +22,6 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
-pytestmark = pytest.mark.spark
 support.by_value(__name__)
 
 EAST = timezone(timedelta(hours=5))

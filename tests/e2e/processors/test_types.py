@@ -8,14 +8,12 @@ from decimal import Decimal
 from typing import Any
 
 import mixedmode
-import pytest
 import support
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 from support import World
 
-pytestmark = pytest.mark.spark
 support.by_value(__name__)
 
 #: Types that a key may have.

@@ -21,8 +21,6 @@ from pyspark.sql import functions as F
 from refusing import NO_SPACE, Refusing
 from support import World
 
-pytestmark = pytest.mark.spark
-
 EVENTS = support.stream_of(240, seed=23)
 OPTIONS = {"execution.backlog.final-watermark": "observed", "execution.checkpointing.interval": "1 hour"}
 EAGER = {**OPTIONS, "execution.checkpointing.interval": "1 ms"}

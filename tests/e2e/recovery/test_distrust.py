@@ -13,8 +13,6 @@ from mixedmode import CorruptStateError, MixedQuery
 from mixedmode.runtime.checkpoints.spark_log import crc_file
 from support import World
 
-pytestmark = pytest.mark.spark
-
 OBSERVED = {"execution.backlog.final-watermark": "observed"}
 EVENTS = support.stream_of(200, seed=21)
 

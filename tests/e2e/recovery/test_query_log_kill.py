@@ -25,7 +25,7 @@ from mixedmode.runtime.spark_io.query_log_writes import started
 from mixedmode.runtime.support.failpoints import VARIABLE
 from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.kill, pytest.mark.spark, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]
 
 DRIVER = Path(__file__).parents[1] / "driver_sessions.py"
 OPTIONS = ("execution.backlog.final-watermark=observed", f"execution.checkpointing.interval={intervals.named('1h')}")

@@ -19,7 +19,6 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
 from test_key_groups import Jobs, shown, visits, visits_of
 
-pytestmark = pytest.mark.spark
 support.by_value(__name__)
 
 #: Checkpoints come when somebody wants one.

@@ -14,8 +14,6 @@ from mixedmode import MixedQuery
 from mixedmode.runtime.driver.checkpoint import housekeeping
 from support import World
 
-pytestmark = pytest.mark.spark
-
 OBSERVED = {"execution.backlog.final-watermark": "observed"}
 EVENTS = support.stream_of(240, seed=5)
 

@@ -19,8 +19,6 @@ from pyarrow import fs
 from savepoint_support import write_savepoint
 from support import World, live
 
-pytestmark = pytest.mark.spark
-
 OBSERVED = {"execution.backlog.final-watermark": "observed"}
 EVENTS = support.stream_of(200, seed=11)
 UID = "sessions"

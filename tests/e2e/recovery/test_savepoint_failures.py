@@ -18,8 +18,6 @@ from mixedmode.runtime.driver.checkpoint import housekeeping
 from support import World, latest, live
 from typer.testing import CliRunner
 
-pytestmark = pytest.mark.spark
-
 OBSERVED = {"execution.backlog.final-watermark": "observed"}
 BATCH = {"execution.runtime-mode": "batch"}
 EVENTS = support.stream_of(160, seed=21)

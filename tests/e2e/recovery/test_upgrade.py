@@ -9,7 +9,6 @@ import pytest
 import support
 from support import World
 
-pytestmark = pytest.mark.spark
 support.by_value(__name__)
 
 OBSERVED = {"execution.backlog.final-watermark": "observed"}

@@ -16,7 +16,6 @@ from mixedmode import MixedQuery
 from pyspark import TaskContext
 from support import World
 
-pytestmark = pytest.mark.spark
 support.by_value(__name__)
 
 EVENTS = support.stream_of(160, seed=21)

@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from support import World
 
-pytestmark = pytest.mark.spark
 support.by_value(__name__)
 
 #: What was the default of most jobs once, and still is to be had.

@@ -22,7 +22,6 @@ from mixedmode.runtime.protocols.lifecycle.final_checkpoint import FinalCheckpoi
 from pyspark.sql import functions as F
 from support import World, latest, live
 
-pytestmark = pytest.mark.spark
 support.by_value(__name__)
 
 OBSERVED = {"execution.backlog.final-watermark": "observed"}

@@ -16,7 +16,7 @@ from mixedmode import MixedQuery
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from support import World
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 #: A session stays open over several micro-batches; a micro-batch has few rows.
 EVENTS = support.stream_of(240, seed=33)

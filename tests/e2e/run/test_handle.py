@@ -16,8 +16,6 @@ from mixedmode import MixedQuery, QueryError
 from rich.console import Console
 from support import World
 
-pytestmark = pytest.mark.spark
-
 EVENTS = support.stream_of(60, seed=9)
 
 

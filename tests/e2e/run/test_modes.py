@@ -10,8 +10,6 @@ import support
 from mixedmode import MixedQuery
 from support import World
 
-pytestmark = pytest.mark.spark
-
 EVENTS = support.stream_of(420, seed=7)
 #: Where the history ends, where what waits at the start ends, and where the first live file ends.
 HISTORY, WAITING, FIRST = 240, 320, 370

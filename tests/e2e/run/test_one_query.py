@@ -23,8 +23,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQueryListener
 from support import World
 
-pytestmark = pytest.mark.spark
-
 EVENTS = support.stream_of(60, seed=9)
 _PATIENCE_S = 120
 #: Of nobody's.

@@ -10,8 +10,6 @@ import support
 from mixedmode import MixedQuery, QueryError
 from support import World
 
-pytestmark = pytest.mark.spark
-
 OBSERVED = {"execution.backlog.final-watermark": "observed", "execution.checkpointing.interval": "1 hour"}
 EVENTS = support.stream_of(160, seed=21)
 

@@ -73,7 +73,6 @@ def job(tmp_path: Path, driver_jvm: DriverJvm) -> Iterator[Job]:
     made.kill()
 
 
-@pytest.mark.spark
 def test_savepoint_and_stop_by_command(job: Job, tmp_path: Path) -> None:
     """A job takes a savepoint in a pause, goes on, with other shards, and stops with another savepoint; started
     again and drained, nothing is missing."""

@@ -14,8 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from support import World
 
-pytestmark = pytest.mark.spark
-
 EVENTS = support.stream_of(90, seed=21)
 #: Settings that decide what expressions give: at the start of a job, and behind it.
 AT_START = {"spark.sql.ansi.enabled": "false", "spark.sql.session.timeZone": "UTC"}

@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World, counted
 
-pytestmark = pytest.mark.spark
 support.by_value(__name__)
 
 

@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from pyspark.sql import functions as F
 from support import START, World
 
-pytestmark = pytest.mark.spark
-
 EVENTS = support.stream_of(150, seed=11)
 
 

@@ -17,7 +17,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from support import World, counted, counts, counts_after, live
 
-pytestmark = pytest.mark.spark
 support.by_value(__name__)
 
 Rows = list[tuple[Any, ...]]

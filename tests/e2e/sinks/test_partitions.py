@@ -12,8 +12,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from support import World
 
-pytestmark = pytest.mark.spark
-
 #: Keys with nothing, and with characters that no folder can have.
 KEYS = ["plain", None, "", "a/b=c", '50%: "x" [y]', "é"]
 EVENTS = [(KEYS[nth % 6], nth * 40_000, nth) for nth in range(12)]

@@ -16,8 +16,6 @@ from mixedmode.runtime.spark_io.place_probe import probe_places
 from shared_folders import Apart, Shared
 from support import World
 
-pytestmark = pytest.mark.spark
-
 EVENTS = support.stream_of(120, seed=5)
 
 

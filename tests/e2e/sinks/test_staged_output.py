@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World, at, by_value, details, finish, live
 
-pytestmark = pytest.mark.spark
 by_value(__name__)
 
 BACKLOG = [("a", 0, 1), ("a/b", 1, 2), (None, 2, 3), ("a", 3, 4)]

@@ -10,8 +10,6 @@ from failing import fail_at
 from mixedmode import MixedQuery, QueryError
 from support import World
 
-pytestmark = pytest.mark.spark
-
 EVENTS = support.stream_of(60, seed=21)
 
 

@@ -25,7 +25,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
 
-pytestmark = pytest.mark.spark
 support.by_value(__name__)
 
 EVENTS = support.stream_of(60)

@@ -8,11 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import mixedmode
-import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-
-pytestmark = pytest.mark.spark
 
 
 class Job:

@@ -77,7 +77,6 @@ def test_the_rate_source_goes_on_from_its_first_start(lives: Lives) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.spark
 @pytest.mark.parametrize(("kind", "mode"), [("stream", "mixed"), ("simple", "streaming")])
 def test_first_rows_are_landed(world: World, kind: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of a source that nobody can ask for its start again are read once, wherever the job fails on its way."""
@@ -120,7 +119,6 @@ def test_first_rows_are_landed(world: World, kind: str, mode: str, monkeypatch: 
 
 
 @pytest.mark.slow
-@pytest.mark.spark
 def test_landed_rows_have_what_another_version_of_the_job_looks_at(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import pytest
 import support
 from mixedmode import MixedQuery
 from support import World
-
-pytestmark = pytest.mark.spark
 
 #: Years old: every watermark of theirs lags by more than any threshold.
 EVENTS = support.stream_of(60, seed=5)

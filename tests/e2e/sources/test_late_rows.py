@@ -16,7 +16,6 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World, at
 
 support.by_value(__name__)
-pytestmark = pytest.mark.spark
 
 #: What lands second: late, late without being dropped by everybody, in time.  The watermark is 1000 s by then.
 SECOND = [("k", 500, 1), ("k", 993, 2), ("k", 998, 3), ("k", 1000, 4), ("q", 600, 5)]

@@ -13,8 +13,6 @@ import support
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-pytestmark = pytest.mark.spark
-
 SCHEMA = "key string, ts timestamp, value long, unused int"
 #: Of each file the rows, in which ``unused`` is no number.
 FILES = [[("a", 10), ("b", 20), ("a", 30), ("c", 40)], [("a", 50), ("d", 61)], [("b", 99), ("b", 100)]]

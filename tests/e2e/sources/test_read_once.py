@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from support import World
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 LINES = ("to be or not to be", "", "that is the question", "be")
 MOST_ONCE = "count at most once"

@@ -13,8 +13,6 @@ from mixedmode import DataLossError, MixedQuery, QueryError
 from standalone import wait_until
 from support import World
 
-pytestmark = pytest.mark.spark
-
 EVENTS = support.stream_of(200, seed=41)
 #: No checkpoint but those that somebody asks for.
 RARELY = {"execution.checkpointing.interval": "1 hour"}

@@ -13,8 +13,6 @@ from pyspark.sql import functions as F
 from support import World, live
 from test_dedup import DELAY, END_S, HISTORY, LIVE, by_key, repeated, within
 
-pytestmark = pytest.mark.spark
-
 ENGINES = ("spark", "arrow")
 
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from two_ways import Batch, Frames, TwoWays
-
-pytestmark = pytest.mark.spark
 
 BATCHES: list[Batch] = [{"rows": [(1, 0.0, 1), (1, 1800.0, 2)]}, {"rows": [(1, 4000.0, 4)]}]
 

@@ -22,7 +22,6 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import START, World
 from typer.testing import CliRunner
 
-pytestmark = pytest.mark.spark
 support.by_value(__name__)
 
 OBSERVED = {"execution.backlog.final-watermark": "observed"}

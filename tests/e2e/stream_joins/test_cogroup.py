@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import Event, World
 
-pytestmark = pytest.mark.spark
 support.by_value(__name__)
 
 PATIENCE_S = 300

@@ -17,7 +17,6 @@ COMMITS = {"execution.checkpointing.interval": intervals.named("1 ms")}
 
 @pytest.mark.slow
 @pytest.mark.smoke
-@pytest.mark.spark
 def test_failed_epochs_leave_no_trace_and_a_savepoint_goes_on_elsewhere(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

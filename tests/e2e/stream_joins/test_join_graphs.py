@@ -12,8 +12,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from support import World, live
 
-pytestmark = pytest.mark.spark
-
 ROWS = [(side, event) for side, event in joins.sides_of(seed=12, rows=240) if event[1] is not None]
 
 

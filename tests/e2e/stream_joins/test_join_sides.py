@@ -11,8 +11,6 @@ from joins import FURTHER, IN_RANGE, Pair, Sided
 from mixedmode.state.store import state_manifest
 from support import World
 
-pytestmark = pytest.mark.spark
-
 COMMITS = {"execution.checkpointing.interval": "1 ms"}
 #: In order of time, with event times.
 ROWS = sorted(

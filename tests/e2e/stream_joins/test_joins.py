@@ -11,8 +11,6 @@ import pytest
 from joins import FURTHER, IN_RANGE, Pair
 from support import World, live
 
-pytestmark = pytest.mark.spark
-
 #: Ways to join with a further condition or without, and which sides have a history.  (Rows of the right side alone that
 #: find no partner, and joins without a history: test_window_joins.py; rows of both sides without a partner are here.)
 CUTS = {

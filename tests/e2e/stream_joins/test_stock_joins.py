@@ -13,8 +13,6 @@ from joins import FURTHER, IN_RANGE, Pair, Sided
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-pytestmark = pytest.mark.spark
-
 EACH = {"maxFilesPerTrigger": "1"}
 STREAM = {"execution.runtime-mode": "streaming", "execution.checkpointing.interval": "1 ms", "pipeline.parallelism": 2}
 

@@ -10,8 +10,6 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from two_ways import Batch, Frames, TwoWays
 
-pytestmark = pytest.mark.spark
-
 #: Partners of one window in one micro-batch and in two, and rows without; nothing is late, and the last row closes all.
 IN_TIME: list[Batch] = [
     {"left": [(1, 1.0, 2), (2, 2.0, 4), (3, 3.0, 6), (4, 4.5, 8)], "right": [(3, 3.5, 9), (4, 4.5, 1), (6, 6.5, 18)]},

@@ -11,8 +11,6 @@ from failing import fail_at
 from mixedmode import MixedQuery
 from support import World
 
-pytestmark = pytest.mark.spark
-
 OBSERVED = {"execution.backlog.final-watermark": "observed"}
 EVENTS = support.stream_of(240, seed=11)
 

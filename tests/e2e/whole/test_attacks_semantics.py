@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
 
-pytestmark = pytest.mark.spark
 support.by_value(__name__)
 
 EVENTS: list[support.Event] = [("a", 1, 5), ("b", 2, 7), ("a", 30, 11), (None, None, 13), ("b", 900, 17)]

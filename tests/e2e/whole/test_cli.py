@@ -21,8 +21,6 @@ from savepoint_support import write_savepoint
 from support import World
 from typer.testing import CliRunner
 
-pytestmark = pytest.mark.spark
-
 EVENTS = support.stream_of(60, seed=2)
 
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from kafka_broker import Broker
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
 
 _OF_THE_MACHINE = re.compile("NativeCodeLoader|Utils: (Your hostname|Set SPARK_LOCAL_IP|Service '.*' could not bind)")
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"

@@ -10,8 +10,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from two_ways import Batch, Frames, TwoWays
 
-pytestmark = pytest.mark.spark
-
 BATCHES: list[Batch] = [
     {"rows": [(1, 1.0, 1), (2, 2.0, 2), (1, 1.0, 3)]},
     {"rows": [(2, 12.0, 4), (1, 1.0, 5), (3, 13.0, 6)]},

@@ -13,8 +13,6 @@ from mixedmode import MixedQuery
 from pyspark.sql import functions as F
 from support import World
 
-pytestmark = pytest.mark.spark
-
 EVENTS = support.stream_of(120, seed=31)
 
 

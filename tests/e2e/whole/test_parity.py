@@ -20,7 +20,6 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World, at, at_ms
 
 support.by_value(__name__)
-pytestmark = pytest.mark.spark
 
 OBSERVED = {"execution.backlog.final-watermark": "observed"}
 DELAY_S, GAP_S = 60, 900

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from support import World
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 EVENTS = support.stream_of(60, seed=33)
 PARTS = (EVENTS[:40], EVENTS[40:50], EVENTS[50:])

@@ -51,7 +51,6 @@ def test_messages_of_connectors(error: Exception) -> None:
         assert SECRET not in say(error) and "redacted" in say(error)
 
 
-@pytest.mark.spark
 def test_nothing_tells_them(spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Neither the plan, in any form, nor what the query says of itself, its log, nor any file of its location."""
     spark.sql("select 'a' as k, 1 as n").write.parquet(str(tmp_path / "history"))

@@ -10,8 +10,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from two_ways import Batch, Frames, TwoWays
 
-pytestmark = pytest.mark.spark
-
 SIDES: list[Batch] = [
     {"left": [(1, 1.0, 2), (2, 2.0, 4)], "right": [(1, 3.5, 9), (3, 4.0, 1)]},
     {"left": [(8, 31.0, 16)], "right": [(8, 32.0, 24)]},

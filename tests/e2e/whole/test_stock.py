@@ -15,7 +15,6 @@ import support
 from pyspark.sql import Row, SparkSession
 from support import World
 
-pytestmark = pytest.mark.spark
 support.by_value(__name__)
 
 DELAY = "100 seconds"

@@ -15,8 +15,6 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-pytestmark = pytest.mark.spark
-
 
 class Echo(StatefulProcessor):
     """One row for each row."""

@@ -18,8 +18,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import LongType, StringType
 
-pytestmark = pytest.mark.spark
-
 OUTPUT = "k string, n long"
 
 

@@ -11,8 +11,6 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-pytestmark = pytest.mark.spark
-
 NAMED = "l.k = r.k AND r.ts BETWEEN l.ts AND l.ts + INTERVAL 1 HOUR"
 KEYS = ["k", "ts"]
 Sides = tuple[Any, Any, Any]

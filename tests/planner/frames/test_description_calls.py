@@ -11,8 +11,6 @@ from py4j.clientserver import ClientServerConnection
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-pytestmark = pytest.mark.spark
-
 #: Py4J tells at any time that objects are not needed any more.
 _MEMORY = "m\n"
 

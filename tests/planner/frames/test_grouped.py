@@ -11,8 +11,6 @@ from mixedmode.runtime.spec import Settings
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.mark.parametrize(
     "call",

@@ -15,8 +15,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.group_ops import PandasCogroupedOps
 from pyspark.sql.streaming import DataStreamWriter
 
-pytestmark = pytest.mark.spark
-
 
 def public(kind: type) -> list[str]:
     return [name for name in dir(kind) if not name.startswith("_")]

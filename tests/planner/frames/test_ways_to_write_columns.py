@@ -14,8 +14,6 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-pytestmark = pytest.mark.spark
-
 SCHEMA = (
     "k string, ts timestamp, v long, rec struct<a: int, b: struct<c: string, d: long>>, `a.b` string, `sp ace` long,"
     " arr array<long>, js string"

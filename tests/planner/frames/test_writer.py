@@ -15,8 +15,6 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-pytestmark = pytest.mark.spark
-
 
 class Counter(StatefulProcessor):
     """Counts rows per key."""

@@ -141,7 +141,6 @@ def test_spark_connect_is_refused() -> None:
         environment.refuse_connect(of_connect)
 
 
-@pytest.mark.spark
 def test_a_session_with_another_worker_interpreter_is_refused(spark, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     """What counts is what the session would run, not what the environment says now."""
     other = script(tmp_path / "other", "echo /somewhere/else", "echo 3.9")

@@ -12,8 +12,6 @@ from mixedmode.runtime.connectors.sources.live_inputs import INPUT_COLUMN, LiveI
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-pytestmark = pytest.mark.spark
-
 
 def names(frame: MixedFrame) -> list[str]:
     return [part.name for part in frame._inputs.parts]

@@ -63,7 +63,6 @@ def test_a_bad_duration_is_refused_with_the_reason(text: str, problem: str) -> N
         parse_duration_ms(text)
 
 
-@pytest.mark.spark
 def test_durations_are_those_of_sparks_intervals(spark: SparkSession) -> None:
     """What Spark takes for an interval of days or less means the same here."""
     texts = [

@@ -18,8 +18,6 @@ from mixedmode.runtime.scan.engines import FRESH_JOBS, LEAST_BYTES
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-pytestmark = pytest.mark.spark
-
 ROWS = 40
 
 

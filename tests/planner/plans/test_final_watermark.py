@@ -45,7 +45,6 @@ def final_of(writer: MixedStreamWriter, **options: str) -> tuple[str | None, str
     return stage.final_watermark, stage.why_final_watermark or ""
 
 
-@pytest.mark.spark
 def test_auto_is_observed_where_something_can_straddle_the_switch(both: MixedFrame) -> None:
     """Windows, sessions, event-time timers and timeouts, deduplications that forget and joins; nothing is warned of."""
     timed = both.withWatermark("ts", "1 hour")
@@ -75,7 +74,6 @@ def test_auto_is_observed_where_something_can_straddle_the_switch(both: MixedFra
         assert value == "observed" and why.startswith(f"the only one for {what}: ")
 
 
-@pytest.mark.spark
 def test_auto_is_max_where_nothing_can_straddle_the_switch(both: MixedFrame) -> None:
     """Processors without event-time timers and deduplications that never forget, also below a watermark."""
     timed = both.withWatermark("ts", "1 hour")
@@ -92,7 +90,6 @@ def test_auto_is_max_where_nothing_can_straddle_the_switch(both: MixedFrame) -> 
         assert final_of(writer) == ("max", "auto, as nothing of this stage can straddle the switch")
 
 
-@pytest.mark.spark
 def test_where_the_input_ends_with_the_backlog_it_is_max(both: MixedFrame, history: DataFrame) -> None:
     """Batch mode, and a history without a live source; availableNow is no end of input."""
     timed, alone = both.withWatermark("ts", "1 hour"), read(history=history).withWatermark("ts", "1 hour")
@@ -105,7 +102,6 @@ def test_where_the_input_ends_with_the_backlog_it_is_max(both: MixedFrame, histo
     assert final_of(windows(timed), **{"execution.runtime-mode": "streaming"}) == (None, "")
 
 
-@pytest.mark.spark
 def test_between_stages_it_is_observed(both: MixedFrame) -> None:
     """Each stage has its own line in the plan, those of one reason share it."""
     timed = both.withWatermark("ts", "1 hour")
@@ -118,7 +114,6 @@ def test_between_stages_it_is_observed(both: MixedFrame) -> None:
     assert f"[hours], [days] observed ({NAME}): the only one for a job of 2 keyed stages" in " ".join(str(plan).split())
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("output_mode", ["update", "complete"])
 def test_max_is_refused_where_it_would_overwrite_totals(both: MixedFrame, output_mode: str) -> None:
     """The error names the option, its value and origin, the reason, and what is allowed."""
@@ -133,7 +128,6 @@ def test_max_is_refused_where_it_would_overwrite_totals(both: MixedFrame, output
     assert "allowed: observed, which is what auto gives here" in message
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("given", ["max", "observed"])
 def test_what_was_asked_for_holds_elsewhere(both: MixedFrame, given: str) -> None:
     """The reason says where it was set."""
@@ -149,7 +143,6 @@ def warnings_of(writer: MixedStreamWriter, caplog: pytest.LogCaptureFixture) -> 
     return [record.getMessage() for record in caplog.records if NAME in record.getMessage()]
 
 
-@pytest.mark.spark
 def test_start_warns_once_where_max_fires_what_straddles_the_switch(
     both: MixedFrame,
     history: DataFrame,
@@ -181,7 +174,6 @@ def test_start_warns_once_where_max_fires_what_straddles_the_switch(
     assert warnings_of(windows(timed).option(NAME, "max"), caplog) == []
 
 
-@pytest.mark.spark
 def test_the_plan_says_which_one_applies_and_why(both: MixedFrame) -> None:
     """explain() has the stage's value with its reason, and the settings hold what was asked for."""
     timed = both.withWatermark("ts", "1 hour")

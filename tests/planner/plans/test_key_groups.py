@@ -12,8 +12,6 @@ from mixedmode.runtime.spec import StageSpec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-pytestmark = pytest.mark.spark
-
 MINUTE, HOUR = "1 minute", "1 hour"
 
 

@@ -12,8 +12,6 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-pytestmark = pytest.mark.spark
-
 
 def job_of(frame: Any, **options: str) -> JobSpec:
     writer = frame.writeStream.format("noop").outputMode("append")

@@ -35,7 +35,6 @@ def test_a_named_engine_is_taken_whatever_the_size(engine: Any) -> None:
         assert choose_sorter(SETTINGS.model_copy(update={"sorter_engine": engine}), size).engine == engine
 
 
-@pytest.mark.spark
 def test_the_size_is_sparks_estimate(spark: SparkSession, tmp_path: Path) -> None:
     """Files count with their bytes, a join with those of its inputs; rows of an RDD have no estimate."""
     spark.range(10_000).select("id", F.rand(1).alias("x")).coalesce(1).write.parquet(str(tmp_path / "rows"))
@@ -55,7 +54,6 @@ class _Nothing(StatefulProcessor):
         return iter(())
 
 
-@pytest.mark.spark
 def test_a_plan_shows_who_sorts_and_why(spark: SparkSession, tmp_path: Path) -> None:
     """A processor's large history goes to Spark's sort; an aggregate's does not, as Spark aggregates it first."""
     spark.range(400_000).select("id", F.rand(1).alias("x")).write.parquet(str(tmp_path / "rows"))

@@ -10,8 +10,6 @@ from mixedmode import OptionError, read
 from mixedmode.runtime.spec import JobSpec
 from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
-
 
 def compiled(frame: Any) -> JobSpec:
     job: JobSpec = frame.writeStream.outputMode("update").format("noop").described()

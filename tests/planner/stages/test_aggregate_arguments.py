@@ -15,8 +15,6 @@ from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-pytestmark = pytest.mark.spark
-
 SCHEMA = "k string, v int, f float, s string, st struct<a:int,b:string>, ts timestamp, l array<int>, `null` int"
 EPOCH = EpochSpec(1, "sorted", MIN_WATERMARK, MIN_WATERMARK, MIN_WATERMARK, 0, MIN_WATERMARK)
 

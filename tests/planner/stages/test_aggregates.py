@@ -18,8 +18,6 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
-pytestmark = pytest.mark.spark
-
 SCHEMA = (
     "k string, v int, d double, m decimal(10,2), ts timestamp, n timestamp_ntz, a array<int>, h map<string,int>,"
     " c string collate UTF8_LCASE"

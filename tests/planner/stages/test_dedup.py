@@ -15,7 +15,6 @@ from pyspark.errors import PySparkTypeError
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-pytestmark = pytest.mark.spark
 COMPATIBLE = "spark.sql.streaming.statefulOperator.allowMultiple"
 
 

@@ -18,8 +18,6 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-pytestmark = pytest.mark.spark
-
 HOUR_US = 3_600_000_000
 RANGE = "a.k = b.k AND b.paid BETWEEN a.ts AND a.ts + INTERVAL 1 HOUR"
 OUTER = "a.k = b.k AND b.paid >= a.ts AND b.paid <= a.ts + INTERVAL 1 HOUR"

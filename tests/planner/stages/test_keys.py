@@ -14,8 +14,6 @@ from mixedmode.planner.stages.keys import resolve_keys
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.fixture(scope="module")
 def inputs(spark: SparkSession) -> Inputs:

@@ -18,8 +18,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import LongType
 
-pytestmark = pytest.mark.spark
-
 
 class Silent(StatefulProcessor):
     """Yields nothing."""

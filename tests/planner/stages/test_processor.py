@@ -19,8 +19,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-pytestmark = pytest.mark.spark
-
 OUTPUT = "k string, n long"
 
 

@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 FILES = 6
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("union", [False, True])
 def test_cores_get_as_many_tasks_each(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, union: bool

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 from mixedmode.runtime.catalyst.needed_columns import needed_columns
 from mixedmode.runtime.catalyst.spark_session import frame_without_rows
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-
-pytestmark = pytest.mark.spark
 
 COLUMNS = ("key", "amount", "texts", "inner", "unused")
 

@@ -12,8 +12,6 @@ from mixedmode.runtime.catalyst.small_inputs import is_small
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-pytestmark = pytest.mark.spark
-
 
 def files(spark: SparkSession, folder: Path, count: int, rows: int = 10) -> DataFrame:
     """Rows of so many files of random numbers."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import pytest
 from mixedmode.runtime.catalyst.spark_cluster import JobTasks, JobWork, aside
 from pyspark.sql import SparkSession
 
 
-@pytest.mark.spark
 def test_tasks_of_jobs_with_a_tag_are_counted(spark: SparkSession) -> None:
     """Of those that start behind the question, all tasks and those that are done; of others, and of those that only
     prepare, none."""
@@ -32,7 +30,6 @@ def test_tasks_of_jobs_with_a_tag_are_counted(spark: SparkSession) -> None:
     assert tasks() == JobWork(3, 3)
 
 
-@pytest.mark.spark
 def test_rows_read_and_shuffled_are_spark_s_own_counts(spark: SparkSession, tmp_path: Path) -> None:
     """From the metrics of its tasks: what a scan has read, and what was written for the next stage."""
     spark.range(0, 1000, 1, 2).write.parquet(str(tmp_path / "rows"))

@@ -9,8 +9,6 @@ from mixedmode.runtime.catalyst.spark_expressions import items, resolved_with_at
 from mixedmode.runtime.catalyst.spark_plans import analyzed
 from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
 EXPRESSIONS = (
     "twice",
     "twice + v",

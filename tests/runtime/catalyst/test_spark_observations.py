@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import datetime
 
-import pytest
 from mixedmode.runtime.catalyst.spark_observations import observed_metrics, unobserved
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 
-@pytest.mark.spark
 def test_metrics_are_of_the_one_execution_that_is_asked(spark: SparkSession) -> None:
     """Through exchanges, filters and unions, each row once; what has not been observed is nothing."""
     rows = spark.range(0, 1000, 1, 3).withColumn("ts", F.timestamp_seconds("id"))

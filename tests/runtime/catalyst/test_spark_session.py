@@ -11,7 +11,6 @@ from pyspark import RDD
 from pyspark.sql import SparkSession
 
 
-@pytest.mark.spark
 def test_a_sessions_settings_are_what_spark_says(spark: SparkSession) -> None:
     """Every entry of ``spark.conf``, whatever characters its value has."""
     session = spark.newSession()

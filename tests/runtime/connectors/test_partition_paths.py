@@ -55,7 +55,6 @@ def paths(*names: str) -> PartitionPaths:
     return PartitionPaths(tuple(places), names, tuple(SCHEMA.fields[place].dataType for place in places), "UTC")
 
 
-@pytest.mark.spark
 def test_folders_are_named_as_spark_names_them(spark: SparkSession, tmp_path: Path) -> None:
     """Every type, in the session's time zone; null, empty strings, and characters that a path cannot have."""
     for zone in ("UTC", "America/New_York", "+05:30"):

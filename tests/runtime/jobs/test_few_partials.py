@@ -27,8 +27,6 @@ from mixedmode.runtime.tasks.shard.task_sorter import SortPlan, sorted_here
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-pytestmark = pytest.mark.spark
-
 SPEC = EpochSpec(1, "random", MIN_WATERMARK, MIN_WATERMARK, MIN_WATERMARK, 0, MIN_WATERMARK)
 #: As tasks get them of Spark.
 COLUMNS = pa.schema(

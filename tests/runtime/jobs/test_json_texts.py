@@ -16,8 +16,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from spark_backlog import ours, plain
 
-pytestmark = pytest.mark.spark
-
 SCHEMA = "id bigint, kind string, amount int, ts timestamp, user struct<name: string, tags: array<string>>"
 
 

@@ -28,8 +28,6 @@ from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-pytestmark = pytest.mark.spark
-
 GROUPS, SHARDS, ROWS = 8, 2, 300
 SCHEMA = pa.schema(
     {

@@ -22,8 +22,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from spark_backlog import ours, plain
 
-pytestmark = pytest.mark.spark
-
 BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 ROWS_AT_ONCE = "spark.sql.execution.arrow.maxRecordsPerBatch"
 ROWS = 3_000

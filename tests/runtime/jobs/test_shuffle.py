@@ -36,7 +36,6 @@ def test_a_partition_of_sparks_hash_partitioning_is_a_shard(key_hash: int, shard
     assert shard_of(group, parallelism, max_parallelism) == bit_reversed(key_hash % parallelism, parallelism)
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("max_parallelism", [1, 2, 100, 128, 256, 1_024, 32_768])
 def test_spark_computes_the_key_group_of_the_contract(spark: SparkSession, max_parallelism: int) -> None:
     """The column and the pure function agree, for powers of two and for other numbers of key groups."""
@@ -44,7 +43,6 @@ def test_spark_computes_the_key_group_of_the_contract(spark: SparkSession, max_p
     assert all(group == key_group_of(key_hash, max_parallelism) for _, key_hash, group in rows.collect())
 
 
-@pytest.mark.spark
 def test_an_adopted_frame_has_the_same_rows_schema_and_settings(spark: SparkSession) -> None:
     """Only the settings that were asked for differ, and the frame's own session is left as it was."""
     before = spark.conf.getAll
@@ -127,7 +125,6 @@ KEYS: dict[str, Callable[[], list[Any]]] = {
 }
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
 def test_aggregated_rows_stay_where_spark_has_put_them(
     frame: DataFrame, monkeypatch: pytest.MonkeyPatch, keys: Callable[[], list[Any]]
@@ -138,7 +135,6 @@ def test_aggregated_rows_stay_where_spark_has_put_them(
     assert watched.held == [True]
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     ("mode", "users", "table"), [("mixed", None, "21"), ("mixed", "12", "12"), ("streaming", None, None)]
 )
@@ -174,7 +170,6 @@ def with_python(frame: DataFrame) -> DataFrame:
     return frame.withColumn("k", F.udf(lambda k: k + 1, "long")("k"))
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("change", [exchanged, one_partition, with_python])
 def test_other_plans_get_an_exchange_by_shard(frame: DataFrame, monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
     """An input with exchanges, without any, or with Python code is exchanged by shard, with the same results."""
@@ -184,7 +179,6 @@ def test_other_plans_get_an_exchange_by_shard(frame: DataFrame, monkeypatch: pyt
     assert watched.held == [False]
 
 
-@pytest.mark.spark
 def test_keys_may_name_what_only_the_users_session_has(frame: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that calls a registered function or reads a session variable is planned in the user's session."""
     watched, spark = Watched(monkeypatch), frame.sparkSession
@@ -200,7 +194,6 @@ def test_keys_may_name_what_only_the_users_session_has(frame: DataFrame, monkeyp
     assert True not in watched.held
 
 
-@pytest.mark.spark
 def test_a_constant_key_that_spark_drops_is_seen_in_the_plan(frame: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark groups by fewer expressions than it was told to, so its partitions are not the shards."""
     watched = Watched(monkeypatch)
@@ -209,7 +202,6 @@ def test_a_constant_key_that_spark_drops_is_seen_in_the_plan(frame: DataFrame, m
     assert watched.held == [False]
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(("parallelism", "groups"), [("3", "128"), ("2", "100")])
 def test_numbers_that_are_no_powers_of_two_get_an_exchange_by_shard(
     frame: DataFrame, monkeypatch: pytest.MonkeyPatch, parallelism: str, groups: str
@@ -221,7 +213,6 @@ def test_numbers_that_are_no_powers_of_two_get_an_exchange_by_shard(
     assert watched.held == []
 
 
-@pytest.mark.spark
 def test_misplaced_rows_are_noticed_and_exchanged_by_shard(
     frame: DataFrame, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -18,8 +18,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from spark_backlog import ours, plain
 
-pytestmark = pytest.mark.spark
-
 ANSI = "spark.sql.ansi.enabled"
 
 

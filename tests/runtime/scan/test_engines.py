@@ -55,7 +55,6 @@ def test_the_option_names_all_engines() -> None:
     assert option.allowed == ", ".join([AUTO, "spark", *ENGINES])
 
 
-@pytest.mark.spark
 def test_tasks_scan_by_the_engine_that_is_named(spark: SparkSession, engine: Recording, tmp_path: Path) -> None:
     path = str(tmp_path / "rows")
     spark.range(4_000).selectExpr("id % 7 AS k", "id AS v").write.parquet(path)
@@ -66,7 +65,6 @@ def test_tasks_scan_by_the_engine_that_is_named(spark: SparkSession, engine: Rec
     assert merged(operator, ours) == merged(operator, scanned(operator, frame, tmp_path / "arrow", 1 << 28))
 
 
-@pytest.mark.spark
 def test_what_an_engine_does_not_compute_is_sparks(spark: SparkSession, engine: Recording, tmp_path: Path) -> None:
     path = str(tmp_path / "rows")
     spark.range(40).write.parquet(path)

@@ -13,8 +13,6 @@ from mixedmode.runtime.scan.parquet_scan import NotTakenError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-pytestmark = pytest.mark.spark
-
 ROWS = 3_000
 
 

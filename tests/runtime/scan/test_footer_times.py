@@ -15,8 +15,6 @@ from mixedmode.runtime.connectors.sources.live_inputs import INPUT_COLUMN, LiveI
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-pytestmark = pytest.mark.spark
-
 ONE = [LiveInput("one", (0,))]
 
 

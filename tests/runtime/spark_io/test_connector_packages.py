@@ -36,7 +36,6 @@ def test_the_package_goes_with_the_version(format: str, version: str, parts: lis
     assert package_hint("papyrus", version) is None
 
 
-@pytest.mark.spark
 def test_reading_without_the_package(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """delta.read, iceberg.read and kafka.read name it before they ask for a table or a broker."""
 
@@ -58,7 +57,6 @@ def test_reading_without_the_package(spark: SparkSession, monkeypatch: pytest.Mo
         assert package in rest
 
 
-@pytest.mark.spark
 def test_writing_without_the_package(spark: SparkSession, tmp_path: Path) -> None:
     """The writer names it, too; of a format that nobody knows it says what there is."""
     keyed = mixedmode.read(history=spark.range(1)).groupBy("id").count()

@@ -32,14 +32,12 @@ def test_hashes_that_are_one_have_no_tables() -> None:
     assert _tables([5, 5, 7]) is None
 
 
-@pytest.mark.spark
 def test_files_of_different_times_need_no_table(spark: SparkSession) -> None:
     """Their time is their number."""
     assert file_number(spark, [(1, "a"), (2, "b")]) == "unix_millis(_metadata.file_modification_time)"
     assert "xxhash64" in str(file_number(spark, [(1, "a"), (1, "b")]))
 
 
-@pytest.mark.spark
 def test_the_order_takes_sixteen_bytes_of_a_row(spark: SparkSession, tmp_path: object) -> None:
     """Two whole numbers, however long the paths of the files are."""
     folder = f"{tmp_path}/{'long' * 30}"
@@ -52,7 +50,6 @@ def test_the_order_takes_sixteen_bytes_of_a_row(spark: SparkSession, tmp_path: o
     assert ordered.select(ARRIVAL_FILE_COLUMN, ARRIVAL_PLACE_COLUMN).distinct().count() == 100
 
 
-@pytest.mark.spark
 def test_a_frame_is_given_its_columns_once(
     spark: SparkSession, tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,7 +70,6 @@ def test_a_frame_is_given_its_columns_once(
     assert more.count() == 15
 
 
-@pytest.mark.spark
 def test_messages_go_by_the_greatest_timestamp_so_far_and_never_against_their_offsets(spark: SparkSession) -> None:
     """A message whose timestamp is behind those before it in its partition comes right after them."""
     chance = random.Random(4)

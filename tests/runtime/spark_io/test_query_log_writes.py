@@ -15,8 +15,6 @@ from mixedmode.runtime.jvm.gateway import java_class
 from mixedmode.runtime.spark_io.query_log_writes import OPTION, started, without_processes
 from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
-
 
 class Queries:
     """A query over a landing folder, a file each micro-batch, that can be run again and again."""

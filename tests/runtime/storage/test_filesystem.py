@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.slow
-@pytest.mark.spark
 @pytest.mark.parametrize(
     "written",
     [

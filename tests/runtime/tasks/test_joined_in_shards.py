@@ -31,8 +31,6 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-pytestmark = pytest.mark.spark
-
 LEFT_ROWS, RIGHT_ROWS = some_rows(3, 200, keys="abcdefgh"), some_rows(4, 150, keys="abcdefgh")
 
 

@@ -24,8 +24,6 @@ from pyarrow import fs
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.fixture(autouse=True)
 def _sent_to_workers() -> Iterator[None]:

@@ -21,8 +21,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from scan_support import GROUPS, merged, planned, scanned
 
-pytestmark = pytest.mark.spark
-
 SCHEMA = "id long, long long, real double, text string, at timestamp"
 #: Rows of a file.
 ROWS = 40

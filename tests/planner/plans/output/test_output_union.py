@@ -9,8 +9,6 @@ from mixedmode import OptionError, PlanError
 from mixedmode.planner.frames.frame import MixedFrame
 from pyspark.sql import functions as F
 
-pytestmark = pytest.mark.spark
-
 
 def test_a_union_is_output_in_append_and_update_mode(both: MixedFrame) -> None:
     """Rows of sources beside them go through a stage that keeps nothing; outputMode complete and an order of rows are

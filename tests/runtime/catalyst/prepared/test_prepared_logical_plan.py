@@ -18,8 +18,6 @@ from pyspark.sql.types import LongType, StructField, StructType
 ROWS = StructType([StructField("key", LongType()), StructField("a`b.c", LongType(), False)])
 COUNTED = StructType([StructField("key", LongType()), StructField("n", LongType())])
 
-pytestmark = pytest.mark.spark
-
 
 def adding(number: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

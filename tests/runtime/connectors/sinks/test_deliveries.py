@@ -70,7 +70,6 @@ class Deliverer:
 
 
 @pytest.mark.slow
-@pytest.mark.spark
 def test_a_key_that_several_epochs_touched_comes_once_with_its_last_row(spark: SparkSession, tmp_path: Path) -> None:
     """Null, NaN, both zeros and nested values are keys as Spark groups them; files need not come in order of epochs."""
     given = Deliverer(spark, tmp_path, f"{ODD_KEYS}, n long", Deliveries(("x`y", "s", "_metadata")))
@@ -87,7 +86,6 @@ def test_a_key_that_several_epochs_touched_comes_once_with_its_last_row(spark: S
     assert {row.n for row in rows if row["x`y"] == 0 and row.s.t == ["a", None]} == {100}
 
 
-@pytest.mark.spark
 def test_a_delivery_of_one_epoch_is_handed_over_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
     """A backlog is one epoch, whose rows are of distinct keys already: Spark has nothing to compare."""
     given = Deliverer(spark, tmp_path, "k string, n long", Deliveries(("k",)))
@@ -98,7 +96,6 @@ def test_a_delivery_of_one_epoch_is_handed_over_as_it_is(spark: SparkSession, tm
     assert "Window" in given.plans[-1]
 
 
-@pytest.mark.spark
 def test_a_stage_without_a_key_has_one_row(spark: SparkSession, tmp_path: Path) -> None:
     """The total of everything is the last one."""
     given = Deliverer(spark, tmp_path, "n long", Deliveries((), "nth"))
@@ -108,7 +105,6 @@ def test_a_stage_without_a_key_has_one_row(spark: SparkSession, tmp_path: Path) 
     assert row.n == 12
 
 
-@pytest.mark.spark
 def test_the_order_column_is_greater_in_a_later_row_of_a_key(spark: SparkSession, tmp_path: Path) -> None:
     """By epoch, then by place in the shard's output; also beside the last rows of keys, and over many epochs."""
     given = Deliverer(spark, tmp_path, "k string, n long", Deliveries(order_column="the nth"))

@@ -12,8 +12,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
-pytestmark = pytest.mark.spark
-
 WINDOWED = "k string, window struct<start: timestamp, end: timestamp>, n long"
 
 

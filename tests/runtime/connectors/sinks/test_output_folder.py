@@ -11,8 +11,6 @@ from mixedmode.runtime.connectors.sinks.output_folder import OutputFolder
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-pytestmark = pytest.mark.spark
-
 _BOTH = "readers would see one of the two only"
 
 

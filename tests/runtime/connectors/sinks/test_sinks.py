@@ -174,7 +174,6 @@ def test_two_jobs_may_share_an_output_folder(tmp_path: Path) -> None:
     assert second.staging.sweep() == 1
 
 
-@pytest.mark.spark
 class TestForeachBatch:
     """A function that is called with the rows of each checkpoint."""
 
@@ -245,7 +244,6 @@ class TestForeachBatch:
         assert os.listdir(sink.staging.path) == []
 
 
-@pytest.mark.spark
 class TestMemory:
     """The memory table."""
 
@@ -260,7 +258,6 @@ class TestMemory:
         assert os.listdir(sink.staging.path) == []
 
 
-@pytest.mark.spark
 def test_names_of_folders_are_no_patterns(spark: SparkSession, tmp_path: Path) -> None:
     """Rows that were staged below a folder with brackets, braces or stars in its name are found again."""
     sink = opened(sink_of("memory", query_name="bracketed"), tmp_path / "ck[1]{a,b}*?", spark)
@@ -268,7 +265,6 @@ def test_names_of_folders_are_no_patterns(spark: SparkSession, tmp_path: Path) -
     assert sorted(row.n for row in spark.table("bracketed").collect()) == [2, 4]
 
 
-@pytest.mark.spark
 def test_console_prints_each_epoch(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The console shows the epoch's number and rows; an epoch without rows prints nothing."""
     sink = opened(sink_of("console"), tmp_path, spark)

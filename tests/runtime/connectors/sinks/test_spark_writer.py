@@ -145,7 +145,6 @@ def test_a_transaction_of_before_ordinals_keeps_its_version(tmp_path: Path) -> N
         assert version == (branch << 32) + 7 < next_ordinal(None, branch, NOW_MS)
 
 
-@pytest.mark.spark
 class TestRealFormats:
     """Through Spark itself."""
 

@@ -15,7 +15,6 @@ from mixedmode.runtime.connectors.sources.history import HistoryCut, cut
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
 START = datetime(2024, 1, 1)
 
 

@@ -19,8 +19,6 @@ from mixedmode.runtime.driver.run.start_settings import with_settings_of_now
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-pytestmark = pytest.mark.spark
-
 
 def digest(writer: MixedStreamWriter) -> str | None:
     job = writer.described()

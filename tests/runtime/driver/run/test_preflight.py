@@ -27,9 +27,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-pytestmark = pytest.mark.spark
-
-
 _JSON = "org.apache.spark.sql.execution.datasources.json.JsonFileFormat"
 
 

@@ -12,8 +12,6 @@ import pytest
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.fixture
 def setting(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:

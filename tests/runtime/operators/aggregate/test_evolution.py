@@ -22,7 +22,6 @@ from pyspark.sql import functions as F
 
 BOUNDED = InputTraits(bounded=True)
 
-pytestmark = pytest.mark.spark
 
 FIRST = [(0, "a", 1.0, 3), (0, "a", 2.0, 4), (0, "b", 3.0, 5)]
 SECOND = [(1, "a", 4.0, 10), (1, "c", 5.0, 20)]

@@ -12,8 +12,6 @@ from mixedmode.errors import QueryError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.fixture
 def kathmandu(spark: SparkSession) -> Iterator[SparkSession]:

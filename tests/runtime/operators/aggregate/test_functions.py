@@ -143,7 +143,6 @@ def ordered_aggregates() -> list[Column]:
     ]
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     ("epochs", "style", "make"),
     [
@@ -171,7 +170,6 @@ def test_every_function_and_type_equals_stock_spark_however_the_input_is_cut(
     same(list(latest.values()), oracle(frame, ["k"], exprs))
 
 
-@pytest.mark.spark
 def test_first_and_last_follow_event_time_however_the_input_is_cut(spark: SparkSession, job: Any) -> None:
     """With a watermark declared, first is the earliest row and last the latest, whatever epoch they came in."""
     rows = [(v % 3, "a", float((v * 37) % 60), v if v % 4 else -v) for v in range(1, 40)]
@@ -185,7 +183,6 @@ def test_first_and_last_follow_event_time_however_the_input_is_cut(spark: SparkS
     assert outs[-1] == [("a", ordered[0], ordered[-1], known[0], known[-1])]
 
 
-@pytest.mark.spark
 def test_sums_of_intervals_and_rows_without_event_time(spark: SparkSession, job: Any) -> None:
     """Day-time intervals add up; a row whose event time is null comes before all others, wall-clock times included."""
     rows = [(0, "a", 5, 1), (1, "a", None, 2), (1, "a", 7, 4)]
@@ -198,7 +195,6 @@ def test_sums_of_intervals_and_rows_without_event_time(spark: SparkSession, job:
         assert running.run(frame.where("e = 1"), style="random") == [("a", timedelta(minutes=7), 2, 4)]
 
 
-@pytest.mark.spark
 def test_first_and_last_follow_arrival_without_event_time(spark: SparkSession, job: Any) -> None:
     """Across epochs the earlier epoch comes first; a null counts as a value unless nulls are ignored."""
     frame = spark.createDataFrame([(0, "a", None), (1, "a", 1), (2, "a", 2), (3, "a", None)], "e int, k string, v int")
@@ -214,7 +210,6 @@ def test_first_and_last_follow_arrival_without_event_time(spark: SparkSession, j
     ]
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     ("kind", "value", "legacy"),
     [("long", 2**62, -(2**63)), ("decimal(38,0)", Decimal(6 * 10**37), None)],
@@ -242,7 +237,6 @@ def test_overflow_across_epochs_is_what_spark_makes_of_it(
         spark.conf.unset("spark.sql.ansi.enabled")
 
 
-@pytest.mark.spark
 def test_lists_in_text_follow_arrival(spark: SparkSession, job: Any) -> None:
     """listagg joins what earlier epochs left with what is new; nulls are left out, and nothing at all is null."""
     rows = [(0, "a", "x"), (1, "a", None), (2, "a", "y"), (3, "a", ""), (0, "b", None)]
@@ -258,7 +252,6 @@ def test_lists_in_text_follow_arrival(spark: SparkSession, job: Any) -> None:
     assert outs == [("a", "x", "x", b"x"), ("a", "x, y", "xy", b"x\0y"), ("a", "x, y, ", "xy", b"x\0y\0")]
 
 
-@pytest.mark.spark
 def test_the_mode_is_the_most_frequent_value_and_of_several_the_least(spark: SparkSession, job: Any) -> None:
     """Where stock Spark takes any of several, the answer here does not depend on how the input is cut."""
     rows = [(0, 3), (0, 3), (0, 1), (1, 1), (1, None), (1, 2), (2, 2), (2, 2), (2, None), (2, None), (2, None)]
@@ -269,7 +262,6 @@ def test_the_mode_is_the_most_frequent_value_and_of_several_the_least(spark: Spa
     assert running.run(frame.where("false"), style="random") == [(2, "2")]
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("kind", ["double", "float"])
 def test_both_zeros_are_one_value_of_a_mode(spark: SparkSession, job: Any, kind: str) -> None:
     """As in Spark's batch: together they are more frequent than a value that occurs more often than either."""
@@ -282,7 +274,6 @@ def test_both_zeros_are_one_value_of_a_mode(spark: SparkSession, job: Any, kind:
     assert found == [tuple(row) for row in frame.agg(F.mode("v")).collect()] == [(0.0,)]
 
 
-@pytest.mark.spark
 def test_a_sum_of_different_values_overflows_as_a_sum_does(spark: SparkSession, job: Any) -> None:
     """Under ANSI mode it raises, although no epoch alone overflows."""
     frame = spark.createDataFrame([(0, 2**62), (1, 2**62), (1, 2**62 + 1)], "e int, v long")

@@ -51,7 +51,6 @@ def test_grouping_ids_are_sparks() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.spark
 @pytest.mark.parametrize("style", ["sorted", "random"])
 @pytest.mark.parametrize(
     ("grouping", "slide"), [(GroupingSets.rollup(2), "10 minutes"), (GroupingSets.cube(2), "4 minutes")]
@@ -84,7 +83,6 @@ def test_groups_of_no_window_wait_for_the_end_and_count_late_rows(
 
 
 @pytest.mark.slow
-@pytest.mark.spark
 @pytest.mark.parametrize("grouping", [GroupingSets.rollup(2), GroupingSets.cube(2), SETS])
 def test_a_real_null_is_not_a_key_that_is_left_out(spark: SparkSession, job: Any, grouping: GroupingSets) -> None:
     """Each touched group comes once per epoch with all its rows, equal to a batch over all rows so far."""
@@ -103,7 +101,6 @@ def test_a_real_null_is_not_a_key_that_is_left_out(spark: SparkSession, job: Any
     assert sum(row[0] is None and row[1] is None for row in found[1]) == 2, "all rows, and those without key"
 
 
-@pytest.mark.spark
 def test_sets_are_part_of_what_a_stage_is(spark: SparkSession) -> None:
     """State of other sets is another job's: a set that comes later would have seen no earlier row."""
     frame = events(spark, [(0, "a", 1.0, 1)])
@@ -114,7 +111,6 @@ def test_sets_are_part_of_what_a_stage_is(spark: SparkSession) -> None:
     assert of_rollup.output_schema.names == ["k", "t", "n", "total", "greatest", "mean", "all"]
 
 
-@pytest.mark.spark
 def test_aggregates_beside_a_grouping_id_come_and_go(spark: SparkSession, job: Any) -> None:
     """The id is computed of the key, so it is there for all groups at once; what is left out moves no other column."""
     frame = events(spark, [(0, "a", 1.0, 1), (0, None, 1.0, 2), (1, "a", 1.0, 3)])

@@ -23,7 +23,6 @@ REGISTERS = st.lists(st.lists(st.integers(0, 2**15 - 1).filter(lambda code: code
 
 
 @pytest.mark.slow
-@pytest.mark.spark
 def test_estimates_equal_those_of_stock_spark(spark: SparkSession, job: Any) -> None:
     """All ranges of the estimator, with repeated values and nulls, cut into epochs, and these into batches."""
     counts = spark.createDataFrame(list(enumerate(COUNTS)), "k int, n int")

@@ -19,7 +19,6 @@ from pyspark.sql import functions as F
 BOUNDED = InputTraits(bounded=True)
 
 
-@pytest.mark.spark
 def test_batch_mode_emits_every_key_at_its_end_and_writes_no_state(spark: SparkSession, job: Any) -> None:
     """Without watermark or window, append has its moment at the end of input."""
     frame = events(spark, out_of_order(epochs=2, seed=1))
@@ -32,7 +31,6 @@ def test_batch_mode_emits_every_key_at_its_end_and_writes_no_state(spark: SparkS
     assert all(not manifest.files for manifest in running.manifests)
 
 
-@pytest.mark.spark
 def test_bounded_append_over_several_chunks_emits_all_keys_at_the_end(spark: SparkSession, job: Any) -> None:
     """Keys without event time wait in the state until MAX_WATERMARK, those of early chunks too."""
     frame = events(spark, out_of_order(epochs=3, seed=2))
@@ -49,7 +47,6 @@ def test_bounded_append_over_several_chunks_emits_all_keys_at_the_end(spark: Spa
 
 
 @pytest.mark.slow
-@pytest.mark.spark
 def test_partial_rows_of_one_key_are_merged_wherever_batches_are_cut(spark: SparkSession, job: Any) -> None:
     """A key may come in several partial rows, and its rows may straddle any number of batches."""
     frame = events(spark, out_of_order(epochs=5, seed=4))
@@ -64,7 +61,6 @@ def test_partial_rows_of_one_key_are_merged_wherever_batches_are_cut(spark: Spar
         same(running.run(frame), expected)
 
 
-@pytest.mark.spark
 def test_composite_and_odd_keys_come_out_as_spark_has_them(spark: SparkSession, job: Any) -> None:
     """Nulls, NaN, both zeros, expressions and names that are no identifiers."""
     rows = [(math.nan, 1, None), (-0.0, 2, "x"), (0.0, 4, "x"), (None, 8, None), (math.nan, 16, None), (1.5, 32, "")]
@@ -76,7 +72,6 @@ def test_composite_and_odd_keys_come_out_as_spark_has_them(spark: SparkSession, 
     same(running.run(frame, style="random"), oracle(frame.union(frame), groups, [F.count("*"), F.sum("v")]))
 
 
-@pytest.mark.spark
 def test_empty_epochs_write_and_emit_nothing(spark: SparkSession, job: Any) -> None:
     """No rows, no base, no due timers: nothing comes of it."""
     frame = events(spark, [(0, "a", 1, 1)])
@@ -88,7 +83,6 @@ def test_empty_epochs_write_and_emit_nothing(spark: SparkSession, job: Any) -> N
     assert running.counters[0] == replace(ShardCounters())
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("style", ["sorted", "random"])
 def test_without_keys_all_rows_are_one_group(spark: SparkSession, job: Any, style: Any) -> None:
     """It begins with what sources give; then an epoch without rows gives the result again, as in stock Spark."""
@@ -111,7 +105,6 @@ def test_without_keys_all_rows_are_one_group(spark: SparkSession, job: Any, styl
     assert running.stored_entries() == 1
 
 
-@pytest.mark.spark
 def test_without_keys_the_end_of_input_gives_one_row_even_of_nothing(spark: SparkSession, job: Any) -> None:
     """As stock Spark's batch aggregate."""
     frame = spark.createDataFrame([], "v long")

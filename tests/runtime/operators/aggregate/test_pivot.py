@@ -17,8 +17,6 @@ from pyspark.sql import functions as F
 
 BOUNDED = InputTraits(bounded=True)
 
-pytestmark = pytest.mark.spark
-
 
 def numbers() -> list[Column]:
     """Spark pivots these by two aggregations: a value without rows gives null."""

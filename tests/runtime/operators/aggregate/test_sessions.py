@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("style", ["sorted", "random"])
 def test_sessions_merge_across_epochs(spark: SparkSession, job: Any, style: Any) -> None:
     """Rows of later epochs extend, bridge and precede sessions that wait in the state; each fires once."""
@@ -41,7 +40,6 @@ def test_sessions_merge_across_epochs(spark: SparkSession, job: Any, style: Any)
     assert running.stored_entries() == 0
 
 
-@pytest.mark.spark
 def test_a_late_session_row_is_dropped_unless_it_joins_an_open_session(spark: SparkSession, job: Any) -> None:
     """A session that ends at or before the watermark is late; one that ends after it merges with what is open."""
     frame = events(spark, [(0, "a", 10, 1), (1, "a", 3, 2), (1, "a", 6, 4), (2, "a", 1, 8)])

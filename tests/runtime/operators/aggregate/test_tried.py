@@ -36,7 +36,6 @@ _DECIMALS = st.sampled_from([None, Decimal(1), Decimal("9" * 38), Decimal("5" * 
 _ROWS = st.lists(st.tuples(st.sampled_from("ab"), _NUMBERS, _NUMBERS, _LONGS, _DECIMALS), min_size=1, max_size=12)
 
 
-@pytest.mark.spark
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(rows=_ROWS)
 def test_epochs_give_what_one_batch_gives(

@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 
 
 @pytest.mark.slow
-@pytest.mark.spark
 @pytest.mark.parametrize("style", ["sorted", "random"])
 @pytest.mark.parametrize("slide", ["10 minutes", "4 minutes"])
 def test_windows_fire_once_with_all_rows_that_were_not_late(
@@ -56,7 +55,6 @@ def test_windows_fire_once_with_all_rows_that_were_not_late(
     same(out, oracle(on_time, ["k", "window"], measures()))
 
 
-@pytest.mark.spark
 def test_a_fired_window_opens_again_for_later_rows(spark: SparkSession, job: Any) -> None:
     """Under a final watermark of MAX at the switch, a straddling window fires, and fires again with the rest."""
     frame = events(spark, [(0, "a", 1, 1), (1, "a", 2, 2)])
@@ -68,7 +66,6 @@ def test_a_fired_window_opens_again_for_later_rows(spark: SparkSession, job: Any
     assert [row[2] for row in running.run(None, firing_ms=ms(10), style="random")] == [2]
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("style", ["sorted", "random"])
 def test_update_mode_emits_touched_windows_and_forgets_past_ones(spark: SparkSession, job: Any, style: Any) -> None:
     """Each touched window comes out once per epoch with all its rows; behind the watermark its state is gone."""
@@ -83,7 +80,6 @@ def test_update_mode_emits_touched_windows_and_forgets_past_ones(spark: SparkSes
     assert running.stored_entries() == 0
 
 
-@pytest.mark.spark
 def test_event_time_as_a_key_of_its_own_is_complete_at_the_watermark(spark: SparkSession, job: Any) -> None:
     """Grouping by the watermark's column itself: each instant fires when the watermark reaches it."""
     frame = events(spark, [(0, "a", 1, 1), (0, "a", 2, 2), (0, "a", 2, 4), (1, "a", 1, 8)])
@@ -98,7 +94,6 @@ def test_event_time_as_a_key_of_its_own_is_complete_at_the_watermark(spark: Spar
 
 
 @pytest.mark.slow
-@pytest.mark.spark
 @pytest.mark.parametrize("zone", ["Asia/Kathmandu", "America/St_Johns"])
 def test_session_time_zone_makes_no_difference_to_instants(spark: SparkSession, job: Any, zone: str) -> None:
     """Windows on timestamp and timestamp_ntz columns under a session time zone other than the process's."""

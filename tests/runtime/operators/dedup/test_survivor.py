@@ -21,8 +21,6 @@ from mixedmode.runtime.spec import Settings
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-pytestmark = pytest.mark.spark
-
 SCHEMA = (
     "k string, d double, ts timestamp, v int, t string, m map<string,double>, st struct<p:float,q:string>,"
     " a array<double>"

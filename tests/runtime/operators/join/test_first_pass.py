@@ -13,8 +13,6 @@ from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-pytestmark = pytest.mark.spark
-
 #: None yet; where rows are that then stay, a millisecond behind them; the end of all input.
 WATERMARKS = (MIN_WATERMARK, 30_000, 30_001, MAX_WATERMARK)
 SECONDS = SECOND_US

@@ -37,7 +37,6 @@ def numbers(count: int) -> list[float]:
     return [*EDGES, *bits, *averages, *powers, *[float(chance.randrange(10**18)) for _ in range(count)]]
 
 
-@pytest.mark.spark
 def test_numbers_are_written_as_this_java_writes_them(spark: SparkSession, tmp_path: object) -> None:
     doubles = numbers(4000)
     floats = pa.array(doubles, pa.float64()).cast(pa.float32(), safe=False)

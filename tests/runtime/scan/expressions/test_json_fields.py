@@ -23,8 +23,6 @@ from mixedmode.runtime.scan.scan_plans import recognised
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-pytestmark = pytest.mark.spark
-
 SCHEMA = (
     "id bigint, kind string, ok boolean, user struct<tags: array<int>, id: bigint, name: struct<first: string>>,"
     " value double, `a b` int, small smallint, tags array<string>, day date, ts timestamp"

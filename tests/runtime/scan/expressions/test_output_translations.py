@@ -19,8 +19,6 @@ from mixedmode.runtime.scan.parquet_scan import NotTakenError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
-
 #: Examples that are taken behind a stage; of others Spark has to be asked.
 OWN = [sql for entry in OUTPUT_TRANSLATIONS for sql in entry.examples]
 EXAMPLES = [*OWN, *[sql for entry in TRANSLATIONS for sql in entry.examples if sql not in OWN]]

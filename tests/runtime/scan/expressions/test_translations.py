@@ -17,8 +17,6 @@ from mixedmode.runtime.scan.expressions.translations import COLUMNS, TRANSLATION
 from mixedmode.runtime.scan.expressions.values import Batch, Value
 from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
-
 
 def value_of(frame: DataFrame, sql: str) -> Value:
     """An example, translated."""

@@ -45,7 +45,6 @@ def staged(staging: StagingFolder, epoch: int, *values: bytes, schema: StructTyp
     return file
 
 
-@pytest.mark.spark
 def test_rows_are_those_that_spark_reads(spark: SparkSession, staging: StagingFolder) -> None:
     """In one partition, file after file."""
     files = [staged(staging, epoch, b"\xff\x00", b"", b"%d" % epoch) for epoch in (2, 1, 3)]
