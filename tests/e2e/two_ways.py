@@ -16,10 +16,10 @@ import mixedmode
 import pyarrow as pa
 import pyarrow.parquet as pq
 import support
-from jobs.session_options import session_options
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructType
+from session_options import session_options
 
 SCHEMA = "key long, ts timestamp, value long"
 #: A row of a source: its key, its event time in seconds, its value; of a source with a schema of its own its columns.

@@ -13,11 +13,11 @@ from typing import Any
 import mixedmode
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
+from session_options import session_options
 
 from . import files
 from .job import COLLECTED_SINKS, Job, JobFunction, Output
 from .results import Results, first_line, results
-from .session_options import session_options
 from .store import Store
 
 #: Options of ours that are set: it changes how soon results come, never which.

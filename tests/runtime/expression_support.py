@@ -6,7 +6,7 @@ import math
 import random
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import date
 from decimal import Context, Decimal
 from typing import Any
@@ -17,6 +17,7 @@ from mixedmode.runtime.scan.expressions.translations import COLUMNS
 from mixedmode.runtime.scan.expressions.values import Batch, Value
 from mixedmode.runtime.scan.parquet_scan import NotTakenError
 from pyspark.sql import SparkSession
+from session_options import session_options
 
 ROWS = 120
 TYPES: dict[str, pa.DataType] = {
@@ -120,16 +121,5 @@ def bits(array: pa.Array) -> list[Any]:
     return array.to_pylist()
 
 
-@contextmanager
-def session_settings(spark: SparkSession, **values: str) -> Iterator[None]:
-    before = {name: spark.conf.get(name.replace("__", "."), None) for name in values}
-    for name, value in values.items():
-        spark.conf.set(name.replace("__", "."), value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                spark.conf.unset(name.replace("__", "."))
-            else:
-                spark.conf.set(name.replace("__", "."), value)
+def session_settings(spark: SparkSession, **values: str) -> AbstractContextManager[None]:
+    return session_options(spark, {name.replace("__", "."): value for name, value in values.items()})

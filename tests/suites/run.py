@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import mixedmode
 from jobs.job import Output
 from jobs.results import Results, first_line, results
-from jobs.session_options import session_options
 from jobs.verdicts import DIFFERS, REFUSED, SAME, Verdict
 from mixedmode.errors import UnsupportedOperationError
+from session_options import session_options
 from two_ways import TwoWays
 
 from .case import Case

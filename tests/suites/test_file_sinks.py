@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from jobs.session_options import session_options
 from mixedmode import PlanError
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from session_options import session_options
 
 from .watched import WAYS, Landing, read
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs.session_options import session_options
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from session_options import session_options
 
 from .watched import WAYS, Landing, Watched, both, read, running, source, table, whole
 

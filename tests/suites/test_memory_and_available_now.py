@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs.session_options import session_options
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
@@ -16,6 +15,7 @@ from pyspark.sql.datasource import (
     InputPartition,
     SimpleDataSourceStreamReader,
 )
+from session_options import session_options
 
 from .watched import WAYS, Landing, read
 

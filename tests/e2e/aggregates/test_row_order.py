@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from session_options import session_options
 from support import World
 
 support.by_value(__name__)
@@ -68,12 +69,8 @@ def files(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(autouse=True)
 def packing(spark: SparkSession) -> Iterator[None]:
-    before = {name: spark.conf.get(name) for name in PACKING}
-    for name, value in PACKING.items():
-        spark.conf.set(name, value)
-    yield
-    for name, value in before.items():
-        spark.conf.set(name, str(value))
+    with session_options(spark, PACKING):
+        yield
 
 
 def read(spark: SparkSession, files: tuple[str, Path]) -> DataFrame:

@@ -13,6 +13,7 @@ from epoch_failures import EpochFailures
 from mixedmode.runtime.driver.epochs import graph_epochs
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from session_options import session_options
 from support import World
 
 support.by_value(__name__)
@@ -223,11 +224,10 @@ def test_a_harmed_exchange_is_never_read_as_fewer_rows(world: World, monkeypatch
         real(name)
 
     monkeypatch.setattr(graph_epochs, "failpoint", harming)
-    for name in ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"):
-        world.spark.conf.set(name, "true")
+    ignored = dict.fromkeys(("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"), "true")
     # Each run computes the first stage anew: what it hands on is harmed in each.
     options = {"execution.backlog.reuse-finished-shards": "false"}
-    try:
+    with session_options(world.spark, ignored):
         job = support.hours(world.history(EVENTS), None)
         while harms:
             query = world.start(job, options)
@@ -236,9 +236,6 @@ def test_a_harmed_exchange_is_never_read_as_fewer_rows(world: World, monkeypatch
             harms.pop(0)
         world.start(job, options).awaitTermination(300)
         assert world.output() == EXPECTED
-    finally:
-        for name in ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"):
-            world.spark.conf.unset(name)
 
 
 def diamond(rows: Any) -> Any:

@@ -18,6 +18,7 @@ from mixedmode import PlanError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+from session_options import session_options
 from support import World
 
 support.by_value(__name__)
@@ -77,9 +78,8 @@ def plain(frame: DataFrame) -> list[tuple[Any, ...]]:
 def test_a_stream_agrees_with_stock(worlds: Any, spark: SparkSession) -> None:
     """Micro-batch by micro-batch, each key's rows in one call, as stock has them; in any number of frames."""
     stock, world = worlds(), worlds()
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1")
     found: list[Any] = []
-    try:
+    with session_options(spark, {"spark.sql.execution.arrow.maxRecordsPerBatch": "1"}):
         writer = job_of(stock.live()).writeStream.foreachBatch(lambda frame, number: found.extend(frame.collect()))
         with support.one_partition(spark):
             reference = writer.option("checkpointLocation", str(stock.folder / "stock")).start()
@@ -91,8 +91,6 @@ def test_a_stream_agrees_with_stock(worlds: Any, spark: SparkSession) -> None:
                 its.processAllAvailable()
         reference.stop()
         query.stop()
-    finally:
-        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     schema = spark.createDataFrame([], OUTPUT).schema
     expected = sorted((tuple(row) for row in found if row.key != support.FLUSH_KEY), key=repr)
     assert plain(spark.read.schema(schema).parquet(str(world.out))) == expected

@@ -16,6 +16,7 @@ import support
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from session_options import session_options
 from support import World
 
 support.by_value(__name__)
@@ -92,12 +93,8 @@ class FrameSessions(StatefulProcessor):
 def _zone(spark: SparkSession) -> Iterator[None]:
     """A session whose zone is not the machine's, with frames of at most two rows."""
     confs = {"spark.sql.session.timeZone": ZONE, "spark.sql.execution.arrow.maxRecordsPerBatch": "2"}
-    before = {name: spark.conf.get(name, None) for name in confs}
-    for name, value in confs.items():
-        spark.conf.set(name, value)
-    yield
-    for name, old in before.items():
-        spark.conf.unset(name) if old is None else spark.conf.set(name, old)
+    with session_options(spark, confs):
+        yield
 
 
 def in_stock(world: World, job: Callable[[DataFrame], DataFrame]) -> list[tuple[Any, ...]]:

@@ -13,6 +13,7 @@ from mixedmode import StateReader
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from session_options import session_options
 from support import World, by_value, live
 
 by_value(__name__)
@@ -78,12 +79,10 @@ def stock(worlds: Callable[[], World], spark: SparkSession) -> Iterator[Callable
     """Reads stock Spark's state of the events."""
     world = worlds()
     world.land(EVENTS)
-    before = spark.conf.get("spark.sql.streaming.stateStore.providerClass")
-    spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
-    writer = keyed(world.live()).writeStream.format("noop").trigger(once=True)
-    writer.option("checkpointLocation", str(world.checkpoints)).start().awaitTermination(300)
-    yield lambda **options: spark.read.format("statestore").options(**options).load(str(world.checkpoints))
-    spark.conf.set("spark.sql.streaming.stateStore.providerClass", before)
+    with session_options(spark, {"spark.sql.streaming.stateStore.providerClass": ROCKSDB}):
+        writer = keyed(world.live()).writeStream.format("noop").trigger(once=True)
+        writer.option("checkpointLocation", str(world.checkpoints)).start().awaitTermination(300)
+        yield lambda **options: spark.read.format("statestore").options(**options).load(str(world.checkpoints))
 
 
 def told(frames: dict[str, DataFrame]) -> list[tuple[str, str]]:

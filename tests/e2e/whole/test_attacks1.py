@@ -9,6 +9,7 @@ import pytest
 import support
 from failing import fail_at
 from mixedmode import MixedQuery
+from session_options import session_options
 from support import World
 
 OBSERVED = {"execution.backlog.final-watermark": "observed"}
@@ -45,8 +46,7 @@ def test_a_rewind_beyond_what_spark_retains(world: World, monkeypatch: pytest.Mo
     history, live = world.history(EVENTS[:80]), world.live(maxFilesPerTrigger="1")
     options = {**OBSERVED, "execution.checkpointing.interval": "1 hour"}
     retained = "spark.sql.streaming.minBatchesToRetain"
-    world.spark.conf.set(retained, 2)
-    try:
+    with session_options(world.spark, {retained: 2}):
         world.land(EVENTS[80:90], EVENTS[90:100])
         first = support.live(world.start(support.sessions(history, live), options))
         first.stop()
@@ -59,8 +59,6 @@ def test_a_rewind_beyond_what_spark_retains(world: World, monkeypatch: pytest.Mo
         world.land(support.flush_after(EVENTS))
         last = support.live(world.start(support.sessions(history, live), options))
         last.processAllAvailable()
-    finally:
-        world.spark.conf.unset(retained)
     assert world.results() == world.expected(EVENTS)
 
 

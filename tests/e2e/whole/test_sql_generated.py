@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from session_options import session_options
 from two_ways import Batch, TwoWays
 
 #: Rows in order of time; no window, session or watermark ends where another one does.
@@ -189,11 +190,8 @@ def _with_joins(spark: SparkSession, stock: Callable[[], Any]) -> Any:
     It takes those away whose other side nobody reads below a DISTINCT; its stream then gives no rows at all.
     """
     rule = "org.apache.spark.sql.catalyst.optimizer.EliminateOuterJoin"
-    spark.conf.set("spark.sql.optimizer.excludedRules", rule)
-    try:
+    with session_options(spark, {"spark.sql.optimizer.excludedRules": rule}):
         return stock()
-    finally:
-        spark.conf.unset("spark.sql.optimizer.excludedRules")
 
 
 def _same_three_ways(spark: SparkSession, folder: Path, one: Statement) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from jobs.session_options import session_options
 from mixedmode import PlanError, SetupError, read
 from mixedmode.planner.frames.frame import MixedFrame
 from mixedmode.planner.inputs.event_time import Watermark
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from session_options import session_options
 
 pytestmark = pytest.mark.spark
 

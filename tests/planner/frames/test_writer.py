@@ -14,6 +14,7 @@ from mixedmode.runtime.spec import JobSpec
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from session_options import session_options
 
 
 class Counter(StatefulProcessor):
@@ -205,14 +206,11 @@ def test_the_name_of_an_option_is_a_text(both: MixedFrame) -> None:
 
 def test_the_sessions_checkpoint_location_needs_a_query_name(both: MixedFrame, spark: SparkSession) -> None:
     """``spark.sql.streaming.checkpointLocation`` is a parent folder, as in Spark."""
-    spark.conf.set("spark.sql.streaming.checkpointLocation", "/checkpoints/")
-    try:
+    with session_options(spark, {"spark.sql.streaming.checkpointLocation": "/checkpoints/"}):
         writer = writer_of(both).format("parquet").option("path", "out")
         with pytest.raises(OptionError, match="together with queryName"):
             writer.plan()
         assert writer.queryName("q").plan().checkpoint_location == "/checkpoints/q"
-    finally:
-        spark.conf.unset("spark.sql.streaming.checkpointLocation")
 
 
 @pytest.mark.parametrize("format", ["memory", "console", "noop"])
@@ -379,14 +377,15 @@ def test_options_come_from_the_session_the_file_and_the_writer(
     """The nearer wins, in whatever order they are set."""
     file = tmp_path / "job.toml"
     file.write_text('[execution.checkpointing]\ninterval = "2 s"\nmin-pause = "3 s"\n')
-    spark.conf.set("spark.mixedmode.execution.checkpointing.interval", "1 s")
-    spark.conf.set("spark.mixedmode.state.checkpoints.num-retained", "9")
-    try:
+    with session_options(
+        spark,
+        {
+            "spark.mixedmode.execution.checkpointing.interval": "1 s",
+            "spark.mixedmode.state.checkpoints.num-retained": "9",
+        },
+    ):
         writer = writer_of(both).option("execution.checkpointing.min-pause", "4 s").optionsFile(file)
         settings = writer.plan().settings
-    finally:
-        spark.conf.unset("spark.mixedmode.execution.checkpointing.interval")
-        spark.conf.unset("spark.mixedmode.state.checkpoints.num-retained")
 
     assert settings.checkpoint_interval_ms == 2_000
     assert settings.checkpoint_min_pause_ms == 4_000

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 from mixedmode import SetupError, check_environment
 from mixedmode.planner.inputs import environment
+from session_options import session_options
 
 
 def script(path: Path, *lines: str) -> Path:
@@ -144,10 +145,9 @@ def test_spark_connect_is_refused() -> None:
 def test_a_session_with_another_worker_interpreter_is_refused(spark, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     """What counts is what the session would run, not what the environment says now."""
     other = script(tmp_path / "other", "echo /somewhere/else", "echo 3.9")
-    spark.conf.set("spark.sql.execution.pyspark.python", str(other))
-    try:
-        with pytest.raises(SetupError, match=r"Python 3\.9, /somewhere/else"):
-            environment.check_session(spark)
-    finally:
-        spark.conf.unset("spark.sql.execution.pyspark.python")
+    with (
+        session_options(spark, {"spark.sql.execution.pyspark.python": str(other)}),
+        pytest.raises(SetupError, match=r"Python 3\.9, /somewhere/else"),
+    ):
+        environment.check_session(spark)
     environment.check_session(spark)

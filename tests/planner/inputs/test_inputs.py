@@ -11,6 +11,7 @@ from mixedmode.planner.frames.frame import MixedFrame
 from mixedmode.runtime.connectors.sources.live_inputs import INPUT_COLUMN, LiveInput, look_at
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from session_options import session_options
 
 
 def names(frame: MixedFrame) -> list[str]:
@@ -164,11 +165,8 @@ def test_what_spark_supports_on_no_stream_is_refused_at_start(
         assert (refused.value.code, "\n" in str(refused.value)) == ("MIXEDMODE_NOT_SUPPORTED", False)
     read(history=operation(history)).groupBy("k").count().writeStream.format("noop").outputMode("update").plan()
 
-    spark.conf.set("spark.sql.streaming.unsupportedOperationCheck", "FALSE")
-    try:
+    with session_options(spark, {"spark.sql.streaming.unsupportedOperationCheck": "FALSE"}):
         counts[0].format("noop").plan()
-    finally:
-        spark.conf.unset("spark.sql.streaming.unsupportedOperationCheck")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from mixedmode import OptionError, read
 from mixedmode.runtime.spec import JobSpec
 from pyspark.sql import DataFrame, SparkSession
+from session_options import session_options
 
 
 def compiled(frame: Any) -> JobSpec:
@@ -18,9 +19,8 @@ def compiled(frame: Any) -> JobSpec:
 
 @pytest.fixture
 def policy_max(spark: SparkSession) -> Iterator[None]:
-    spark.conf.set("spark.sql.streaming.multipleWatermarkPolicy", "max")
-    yield
-    spark.conf.unset("spark.sql.streaming.multipleWatermarkPolicy")
+    with session_options(spark, {"spark.sql.streaming.multipleWatermarkPolicy": "max"}):
+        yield
 
 
 @pytest.mark.usefixtures("policy_max")
@@ -46,8 +46,5 @@ def test_a_job_that_goes_on_keeps_its_policy(live: DataFrame, monkeypatch: pytes
 def test_micro_batches_without_data_are_a_setting_of_the_job(spark: SparkSession, live: DataFrame) -> None:
     rows = read(live=live).withWatermark("ts", "1 hour").groupBy("k").count()
     assert compiled(rows).fires_without_rows
-    spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "False")
-    try:
+    with session_options(spark, {"spark.sql.streaming.noDataMicroBatches.enabled": "False"}):
         assert not compiled(rows).fires_without_rows
-    finally:
-        spark.conf.unset("spark.sql.streaming.noDataMicroBatches.enabled")

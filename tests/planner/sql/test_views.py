@@ -15,6 +15,7 @@ from mixedmode.planner.sql.stand_in import STAND_INS
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from session_options import session_options
 
 
 def test_views_of_one_session_are_not_those_of_another(view: SparkSession, both: MixedFrame) -> None:
@@ -151,12 +152,8 @@ def test_settings_of_the_session_are_those_of_the_statement(view: SparkSession) 
         ("spark.sql.session.timeZone", "Asia/Tokyo", "SELECT date_trunc('day', ts) AS d, hour(ts) AS h FROM v"),
         ("spark.sql.caseSensitive", "true", "SELECT k, v FROM v"),
     ):
-        before = view.conf.get(name)
-        view.conf.set(name, value)
-        try:
+        with session_options(view, {name: value}):
             assert isinstance(view.sql(text), MixedFrame)
-        finally:
-            view.conf.set(name, str(before))
 
 
 def test_an_unknown_column_is_sparks_own_error(view: SparkSession) -> None:

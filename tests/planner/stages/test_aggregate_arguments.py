@@ -14,6 +14,7 @@ from mixedmode.runtime.operators.contract import EpochSpec
 from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from session_options import session_options
 
 SCHEMA = "k string, v int, f float, s string, st struct<a:int,b:string>, ts timestamp, l array<int>, `null` int"
 EPOCH = EpochSpec(1, "sorted", MIN_WATERMARK, MIN_WATERMARK, MIN_WATERMARK, 0, MIN_WATERMARK)
@@ -143,7 +144,6 @@ def test_structs_with_two_fields_of_one_name_cross_into_python_with_other_names(
 def test_a_column_is_a_column_whatever_its_name(spark: SparkSession, patterns: str) -> None:
     """Keywords, functions, variables, numbers, comments; also where names in SQL are patterns."""
     option = "spark.sql.parser.quotedRegexColumnNames"
-    before = spark.conf.get(option)
     names = [
         "null",
         "true",
@@ -161,10 +161,7 @@ def test_a_column_is_a_column_whatever_its_name(spark: SparkSession, patterns: s
     rows = spark.range(1).select(*[F.lit(place).alias(name) for place, name in enumerate(names)], F.lit("a").alias("k"))
     # Spark itself takes the one with a variable only by a star.
     columns = [F.col("`" + name.replace("`", "``") + "`") for name in names if name[0] != "$"]
-    spark.conf.set(option, patterns)
-    try:
+    with session_options(spark, {option: patterns}):
         found = plan(rows, F.max(F.struct("*")).alias("all"), *map(F.max, columns)).prepare(rows, EPOCH).collect()
-    finally:
-        spark.conf.set(option, before)
     assert found[0][1] == rows.collect()[0]
     assert found[0][2:13] == (0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11)

@@ -17,6 +17,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
+from session_options import session_options
 
 SCHEMA = (
     "k string, v int, d double, m decimal(10,2), ts timestamp, n timestamp_ntz, a array<int>, h map<string,int>,"
@@ -282,12 +283,11 @@ def test_an_event_time_column_must_be_a_timestamp_of_the_input(frame: DataFrame)
 
 def test_output_without_group_columns_is_refused(spark: SparkSession, frame: DataFrame) -> None:
     """The error names the Spark option that asks for it."""
-    spark.conf.set("spark.sql.retainGroupColumns", "false")
-    try:
-        with pytest.raises(PlanError, match=r"spark\.sql\.retainGroupColumns=false is not supported"):
-            plan(frame, ["k"], F.sum("v"))
-    finally:
-        spark.conf.unset("spark.sql.retainGroupColumns")
+    with (
+        session_options(spark, {"spark.sql.retainGroupColumns": "false"}),
+        pytest.raises(PlanError, match=r"spark\.sql\.retainGroupColumns=false is not supported"),
+    ):
+        plan(frame, ["k"], F.sum("v"))
 
 
 def test_windows_of_another_length_are_another_job(frame: DataFrame) -> None:

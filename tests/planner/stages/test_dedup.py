@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from jobs.session_options import session_options
 from mixedmode import read
 from mixedmode.errors import OptionError, PlanError
 from mixedmode.planner.frames.frame import MixedFrame
@@ -14,6 +13,7 @@ from mixedmode.runtime.spec import Settings
 from pyspark.errors import PySparkTypeError
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from session_options import session_options
 
 COMPATIBLE = "spark.sql.streaming.statefulOperator.allowMultiple"
 

@@ -17,6 +17,7 @@ from mixedmode.runtime.spec import JobSpec, Settings
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from session_options import session_options
 
 HOUR_US = 3_600_000_000
 RANGE = "a.k = b.k AND b.paid BETWEEN a.ts AND a.ts + INTERVAL 1 HOUR"
@@ -43,10 +44,8 @@ def b(streams: tuple[DataFrame, DataFrame]) -> MixedFrame:
 
 @pytest.fixture
 def in_berlin(spark: SparkSession) -> Iterator[None]:
-    before = spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
-    yield
-    spark.conf.set("spark.sql.session.timeZone", str(before))
+    with session_options(spark, {"spark.sql.session.timeZone": "Europe/Berlin"}):
+        yield
 
 
 def joined(left: MixedFrame, right: MixedFrame, on: Any, how: str | None = None) -> StreamJoin:

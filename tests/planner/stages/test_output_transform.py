@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import LongType
+from session_options import session_options
 
 
 class Silent(StatefulProcessor):
@@ -105,9 +106,7 @@ def test_what_would_move_the_rows_is_a_job_of_its_own(
     assert not tail_of(counted.join(static, "k", "left")).moves_rows
     assert not tail_of(counted.join(static, "k")).runs_python
     limit = "spark.sql.autoBroadcastJoinThreshold"
-    before = spark.conf.get(limit)
-    spark.conf.set(limit, "-1")
-    try:
+    with session_options(spark, {limit: "-1"}):
         for how in ("inner", "left", "leftsemi", "left_anti"):
             assert tail_of(counted.join(static, "k", how)).moves_rows
             assert not tail_of(counted.join(F.broadcast(static), "k", how)).moves_rows
@@ -115,8 +114,6 @@ def test_what_would_move_the_rows_is_a_job_of_its_own(
         assert not tail_of(counted.crossJoin(F.broadcast(static.select("x")))).moves_rows
         unequal = F.broadcast(static.withColumnRenamed("k", "sk"))
         assert not tail_of(counted.join(unequal, F.expr("k < sk"))).moves_rows
-    finally:
-        spark.conf.set(limit, before)
     merged = counted.join(static.hint("merge"), "k").where("s > 1")
     assert tail_of(merged).moves_rows, "the user's hint counts"
     text = " ".join(str(merged.writeStream.format("noop").plan()).split())

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import LongType, StringType, StructField, StructType
+from session_options import session_options
 
 OUTPUT = "k string, n long"
 
@@ -220,16 +221,10 @@ def test_the_variant_in_pandas_is_planned_alike(both: MixedFrame, spark: SparkSe
         "spark.sql.legacy.execution.pandas.groupedMap.assignColumnsByName": "false",
         "spark.sql.execution.pandas.convertToArrowArraySafely": "true",
     }
-    before = {name: spark.conf.get(name, None) for name in confs}
-    try:
-        for name, value in confs.items():
-            spark.conf.set(name, value)
+    with session_options(spark, confs):
         assert frame_settings(spark) == FrameSettings("Asia/Tokyo", 7, 2 << 20, by_name=False, safe=True)
         spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "0")
         assert frame_settings(spark).max_rows == 2**31 - 1
-    finally:
-        for name, value in before.items():
-            spark.conf.unset(name) if value is None else spark.conf.set(name, value)
 
 
 class Deaf(OperatorCoordinator):

@@ -20,6 +20,7 @@ from mixedmode.runtime.connectors.staged_output import partition_values
 from pyarrow import fs
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
+from session_options import session_options
 
 SCHEMA = (
     StructType()
@@ -58,14 +59,11 @@ def paths(*names: str) -> PartitionPaths:
 def test_folders_are_named_as_spark_names_them(spark: SparkSession, tmp_path: Path) -> None:
     """Every type, in the session's time zone; null, empty strings, and characters that a path cannot have."""
     for zone in ("UTC", "America/New_York", "+05:30"):
-        spark.conf.set("spark.sql.session.timeZone", zone)
-        try:
+        with session_options(spark, {"spark.sql.session.timeZone": zone}):
             mine = partition_paths(spark, SCHEMA, BY)
             frame = spark.createDataFrame(pa.Table.from_batches([batch(ROWS)]), SCHEMA)
             out = tmp_path / escaped(zone)
             frame.coalesce(1).write.partitionBy(*BY).parquet(str(out))
-        finally:
-            spark.conf.set("spark.sql.session.timeZone", "UTC")
         assert mine is not None
         found, codes = mine.folders(batch(ROWS))
         theirs = {str(path.parent.relative_to(out)) for path in out.rglob("*.parquet")}

@@ -25,6 +25,7 @@ from pyarrow import fs
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from scan_support import GROUPS, fields_of, merged, merged_rows, planned, scanned
+from session_options import session_options
 
 ROWS = 600
 #: Values at the edges of their types; a column has them and few others, so that keys meet again.
@@ -157,10 +158,7 @@ CASES: dict[str, Callable[[DataFrame], tuple[DataFrame, list[Any]]]] = {
 def test_partials_are_sparks_to_the_bit(spark: SparkSession, folder: Path, tmp_path: Path, ansi: str) -> None:
     """Keys, key groups and buffers of all types at their edges are Spark's, in a zone with summer time, whatever memory
     there is; rows come in order."""
-    zone = spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.ansi.enabled", ansi)
-    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
-    try:
+    with session_options(spark, {"spark.sql.ansi.enabled": ansi, "spark.sql.session.timeZone": "Europe/Berlin"}):
         for number, (name, case) in enumerate(CASES.items()):
             frame, keys = case(spark.read.parquet(str(folder)))
             operator = planned(frame, keys, *(some() if number else everything()))
@@ -170,9 +168,6 @@ def test_partials_are_sparks_to_the_bit(spark: SparkSession, folder: Path, tmp_p
                 groups = found["__kg"].to_pylist()
                 assert groups == sorted(groups)
                 assert merged(operator, found) == merged(operator, wanted.select(found.column_names)), name
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", zone)
-        spark.conf.unset("spark.sql.ansi.enabled")
 
 
 def test_columns_of_paths_are_sparks(spark: SparkSession, tmp_path: Path) -> None:
@@ -283,12 +278,8 @@ def test_what_is_not_known_to_be_the_same_is_sparks(spark: SparkSession, folder:
         ("spark.sql.parquet.datetimeRebaseModeInRead", "LEGACY"),
         ("spark.sql.parquet.int96AsTimestamp", "false"),
     ):
-        spark.conf.set(setting, value)
-        try:
-            with pytest.raises(NotTakenError, match=setting):
-                recognise(operator, frame, None, "arrow")
-        finally:
-            spark.conf.unset(setting)
+        with session_options(spark, {setting: value}), pytest.raises(NotTakenError, match=setting):
+            recognise(operator, frame, None, "arrow")
         # Files that were named in another session are read as that one has it.
         other = spark.newSession()
         other.conf.set(setting, value)
@@ -366,12 +357,11 @@ def test_the_same_input_is_not_analyzed_again(
     for one, rows_of in ((other, frame), (operator, frame.where("long > 0"))):
         with pytest.raises(AssertionError, match="asked"):
             recognise(one, rows_of, None, "arrow")
-    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
-    try:
-        with pytest.raises(AssertionError, match="asked"):
-            recognise(operator, frame, None, "arrow")
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    with (
+        session_options(spark, {"spark.sql.session.timeZone": "Asia/Tokyo"}),
+        pytest.raises(AssertionError, match="asked"),
+    ):
+        recognise(operator, frame, None, "arrow")
 
 
 def test_runs_with_a_wrong_bit_are_refused(spark: SparkSession, folder: Path, tmp_path: Path) -> None:

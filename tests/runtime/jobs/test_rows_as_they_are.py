@@ -20,6 +20,7 @@ from mixedmode.runtime.operators.aggregate.operator import AggregateOperator
 from mixedmode.runtime.scan.parquet_scan import NotTakenError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from session_options import session_options
 from spark_backlog import ours, plain
 
 BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -186,11 +187,8 @@ def test_spark_reckons_with_the_size_of_rows_only_where_they_have_different_ones
     numbers = [F.sum("v"), F.max("ts"), *([F.collect_set("t")] if key == "t" else [])]
     ours(files, [key], numbers)
     for name, value in ((BYTES, "8m"), (ROWS_AT_ONCE, "100000")):
-        spark.conf.set(name, value)
-        try:
+        with session_options(spark, {name: value}):
             ours(files, [key], numbers)
-        finally:
-            spark.conf.unset(name)
     assert [setting for _, setting in plans] == [None if key == "t" else str(2**31 - 1), "8m", None]
 
 
@@ -369,13 +367,10 @@ def test_the_longest_key_is_in_bytes(files: DataFrame, monkeypatch: pytest.Monke
 
 def test_each_row_counts_once_in_windows_of_days(files: DataFrame, spark: SparkSession, tmp_path: Path) -> None:
     """Where clocks are changed, in Spark's calendar a day has 23 hours, and a window of a day has 24."""
-    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
-    try:
+    with session_options(spark, {"spark.sql.session.timeZone": "Europe/Berlin"}):
         stage = mixedmode.read(history=files).withWatermark("ts", "1 hour")
         summed = stage.groupBy(F.window("ts", "2 days", "1 day"), "some").agg(F.sum("v"))
         writer = summed.writeStream.outputMode("update").format("noop").option("execution.backlog.engine", "spark")
         query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
         query.awaitTermination()
         assert sum(progress["numInputRows"] for progress in query.recentProgress) == ROWS
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", "UTC")

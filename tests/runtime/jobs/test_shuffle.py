@@ -19,6 +19,7 @@ from mixedmode.runtime.tasks.shard import shard_task
 from mixedmode.state.keys.keygroups import KeyGroupRange, bit_reversed, key_group_of, shard_of
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
+from session_options import session_options
 
 
 @given(st.integers(0, 15).flatmap(lambda bits: st.tuples(st.just(2**bits), st.integers(0, 2**bits - 1))))
@@ -147,12 +148,8 @@ def test_a_backlog_has_a_table_for_many_groups(
     numbers = spark.range(0, 140_000, 1, 2) if table == "21" else spark.range(9)
     frame = numbers.selectExpr("hash(id % 70000) AS k", "id AS v")
     watched = Watched(monkeypatch)
-    if users is not None:
-        spark.conf.set(TABLE, users)
-    try:
+    with session_options(spark, {} if users is None else {TABLE: users}):
         found = totals(frame, ["k"], execution__runtime_mode=mode, pipeline__parallelism="2")
-    finally:
-        spark.conf.unset(TABLE)
     assert found == expected(frame, ["k"])
     assert set(watched.tables) == {table}
     assert set(watched.batches) == {None if mode == "streaming" else "65536"}

@@ -16,6 +16,7 @@ from mixedmode.runtime.jobs import rows_as_they_are, stage_jobs
 from mixedmode.runtime.jobs.shuffle import HashExchange
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from session_options import session_options
 from spark_backlog import ours, plain
 
 ANSI = "spark.sql.ansi.enabled"
@@ -66,12 +67,8 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @contextmanager
 def ansi(spark: SparkSession, wanted: bool) -> Iterator[None]:
     """The session with ANSI mode or without."""
-    before = spark.conf.get(ANSI, None)
-    spark.conf.set(ANSI, str(wanted).lower())
-    try:
+    with session_options(spark, {ANSI: str(wanted).lower()}):
         yield
-    finally:
-        spark.conf.unset(ANSI) if before is None else spark.conf.set(ANSI, before)
 
 
 def sums() -> list[Any]:

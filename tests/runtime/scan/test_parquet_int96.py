@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import mixedmode
@@ -22,6 +21,7 @@ from pyarrow import fs
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from scan_support import GROUPS, merged, planned, scanned
+from session_options import session_options
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "examples"))
 
@@ -40,19 +40,10 @@ _LATE = [one for one in _EDGES if one >= _ALIKE]
 AT = ScanColumn("at", "timestamp", pa.timestamp("us", "UTC"))
 
 
-@contextmanager
-def set_to(spark: SparkSession, **options: str) -> Iterator[None]:
+def set_to(spark: SparkSession, **options: str) -> AbstractContextManager[None]:
     """Options of Spark's SQL, by the last part of their names."""
     names = {"timeZone": "spark.sql.session.timeZone"}
-    options = {names.get(name, f"{_OPTION}.{name}"): value for name, value in options.items()}
-    before = {name: spark.conf.get(name) for name in options}
-    for name, value in options.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            spark.conf.set(name, str(value))
+    return session_options(spark, {names.get(name, f"{_OPTION}.{name}"): value for name, value in options.items()})
 
 
 def written(spark: SparkSession, folder: Path, micros: list[int | None], version: bytes | None = None) -> Path:

@@ -14,6 +14,7 @@ from mixedmode.runtime.checkpoints.spark_log import crc_file
 from mixedmode.runtime.jvm.gateway import java_class
 from mixedmode.runtime.spark_io.query_log_writes import OPTION, started, without_processes
 from pyspark.sql import DataFrame, SparkSession
+from session_options import session_options
 
 
 class Queries:
@@ -153,10 +154,7 @@ def test_what_the_user_has_set_stays(spark: SparkSession) -> None:
     assert spark.conf.get(OPTION, None) is None
     with without_processes(spark, "s3a://bucket/a"):
         assert spark.conf.get(OPTION, None) is None
-    spark.conf.set(OPTION, "of.the.User")
-    try:
+    with session_options(spark, {OPTION: "of.the.User"}):
         with without_processes(spark, "file:///a"):
             assert spark.conf.get(OPTION) == "of.the.User"
         assert spark.conf.get(OPTION) == "of.the.User"
-    finally:
-        spark.conf.unset(OPTION)

@@ -9,6 +9,7 @@ from mixedmode import PlanError
 from mixedmode.planner.frames.frame import MixedFrame
 from mixedmode.planner.plans.real_time.interval import real_time_ms
 from pyspark.sql import SparkSession
+from session_options import session_options
 
 LEAST = "spark.sql.streaming.realTimeMode.minBatchDuration"
 
@@ -39,13 +40,10 @@ def test_what_is_shorter_than_spark_allows_is_refused(spark: SparkSession, text:
 
 def test_the_least_is_sparks_setting(spark: SparkSession) -> None:
     for text in ("2s", "2000ms", "2000"):
-        spark.conf.set(LEAST, text)
-        try:
+        with session_options(spark, {LEAST: text}):
             assert real_time_ms(spark, {"realTime": "3 seconds"}) == 3_000
             with pytest.raises(PlanError, match="shorter than 2 s"):
                 real_time_ms(spark, {"realTime": "1 second"})
-        finally:
-            spark.conf.unset(LEAST)
 
 
 @pytest.mark.parametrize("value", [60, "", "  ", True])

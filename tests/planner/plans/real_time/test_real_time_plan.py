@@ -17,6 +17,7 @@ from mixedmode.runtime.spec import JobSpec
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from session_options import session_options
 
 WAIT = "spark.shuffle.streaming.networkBufferMaxWaitTimeMs"
 
@@ -55,9 +56,8 @@ def messages(spark: SparkSession, kafka: Broker, topic: str) -> DataFrame:
 @pytest.fixture(autouse=True)
 def location(spark: SparkSession, tmp_path: Path) -> Iterator[None]:
     """Where checkpoints of all jobs would be."""
-    spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path / "jobs"))
-    yield
-    spark.conf.unset("spark.sql.streaming.checkpointLocation")
+    with session_options(spark, {"spark.sql.streaming.checkpointLocation": str(tmp_path / "jobs")}):
+        yield
 
 
 def writer_of(frame: Any, kafka: Broker, **options: str) -> MixedStreamWriter:

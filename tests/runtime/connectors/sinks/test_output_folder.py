@@ -10,6 +10,7 @@ from mixedmode.errors import OptionError
 from mixedmode.runtime.connectors.sinks.output_folder import OutputFolder
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from session_options import session_options
 
 _BOTH = "readers would see one of the two only"
 
@@ -59,11 +60,8 @@ def test_what_is_there_decides(
 def test_a_log_that_the_session_ignores(spark: SparkSession, tmp_path: Path) -> None:
     """With Spark's setting for that, its readers see every file."""
     (tmp_path / "_spark_metadata").mkdir()
-    spark.conf.set("spark.sql.streaming.fileStreamSink.ignoreMetadata", "true")
-    try:
+    with session_options(spark, {"spark.sql.streaming.fileStreamSink.ignoreMetadata": "true"}):
         check(spark, tmp_path)
-    finally:
-        spark.conf.unset("spark.sql.streaming.fileStreamSink.ignoreMetadata")
 
 
 def test_start_asks(spark: SparkSession, tmp_path: Path) -> None:

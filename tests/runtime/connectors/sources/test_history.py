@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from mixedmode.runtime.catalyst.columns import event_time_us
 from mixedmode.runtime.connectors.sources.history import HistoryCut, cut
+from session_options import session_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -102,11 +103,7 @@ def test_event_time_without_zone_knows_no_summer_time(spark: SparkSession) -> No
     """A timestamp_ntz is the same moment whatever the session's zone, also where that zone's clock jumps."""
     walls = [datetime(2024, 3, 31, 2, 30), datetime(1969, 12, 31, 23, 59, 59, 999_999), datetime(1, 1, 1)]
     walls += [datetime(9999, 12, 31, 23, 59, 59, 999_999), datetime(1911, 3, 10, 23, 55)]
-    zone = spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.session.timeZone", "Europe/Paris")
-    try:
+    with session_options(spark, {"spark.sql.session.timeZone": "Europe/Paris"}):
         frame = spark.createDataFrame([(wall,) for wall in [*walls, None]], "a timestamp_ntz")
         found = [row[0] for row in frame.select(event_time_us(frame, "a")).collect()]
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", str(zone))
     assert found == [*((wall - datetime(1970, 1, 1)) // timedelta(microseconds=1) for wall in walls), None]

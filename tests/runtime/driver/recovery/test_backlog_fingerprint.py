@@ -18,6 +18,7 @@ from mixedmode.runtime.driver.recovery.backlog_fingerprint import backlog_finger
 from mixedmode.runtime.driver.run.start_settings import with_settings_of_now
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from session_options import session_options
 
 
 def digest(writer: MixedStreamWriter) -> str | None:
@@ -67,11 +68,8 @@ def test_the_engine_is_part_of_the_backlog(
             patched.setattr(module, name, "another")
             found.append(digest(writer()))
     setting = "spark.sql.legacy.timeParserPolicy"
-    spark.conf.set(setting, "LEGACY")
-    try:
+    with session_options(spark, {setting: "LEGACY"}):
         found.append(digest(writer()))
-    finally:
-        spark.conf.unset(setting)
     assert None not in found and len(set(found)) == 6
     assert digest(writer()) == found[0]
 
@@ -79,15 +77,12 @@ def test_the_engine_is_part_of_the_backlog(
 def test_settings_count_as_the_job_is_planned(writer: Callable[..., MixedStreamWriter], spark: SparkSession) -> None:
     """Those of its start, whatever the session gets before somebody asks; others are another backlog."""
     name = "spark.sql.session.timeZone"
-    before, made = spark.conf.get(name), writer()
+    made = writer()
     job = with_settings_of_now(made.described())
     known = backlog_fingerprint(job, 2, 128)
-    try:
-        spark.conf.set(name, "Asia/Kolkata" if before != "Asia/Kolkata" else "UTC")
+    with session_options(spark, {name: "Asia/Kolkata" if spark.conf.get(name) != "Asia/Kolkata" else "UTC"}):
         assert backlog_fingerprint(job, 2, 128) == known is not None
         assert backlog_fingerprint(with_settings_of_now(made.described()), 2, 128) not in (None, known)
-    finally:
-        spark.conf.set(name, before)
 
 
 def shared(rows: Any, static: DataFrame) -> Any:

@@ -26,6 +26,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
+from session_options import session_options
 
 _JSON = "org.apache.spark.sql.execution.datasources.json.JsonFileFormat"
 
@@ -308,12 +309,11 @@ def test_partition_columns_follow_the_sessions_case(
 ) -> None:
     """As in Spark, K is k unless spark.sql.caseSensitive is set."""
     writer.format("json").partitionBy("K").plan()
-    spark.conf.set("spark.sql.caseSensitive", "true")
-    try:
-        with pytest.raises(OptionError, match="partitionBy names K, which the output does not have"):
-            writer.plan()
-    finally:
-        spark.conf.unset("spark.sql.caseSensitive")
+    with (
+        session_options(spark, {"spark.sql.caseSensitive": "true"}),
+        pytest.raises(OptionError, match="partitionBy names K, which the output does not have"),
+    ):
+        writer.plan()
     assert content(tmp_path) == []
 
 

@@ -11,13 +11,13 @@ import pytest
 from mixedmode.errors import QueryError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from session_options import session_options
 
 
 @pytest.fixture
 def kathmandu(spark: SparkSession) -> Iterator[SparkSession]:
-    spark.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")
-    yield spark
-    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    with session_options(spark, {"spark.sql.session.timeZone": "Asia/Kathmandu"}):
+        yield spark
 
 
 def rows(spark: SparkSession, count: int) -> DataFrame:

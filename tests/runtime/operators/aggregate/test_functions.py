@@ -15,6 +15,7 @@ from mixedmode.planner.stages.aggregates.aggregate import plan_aggregate
 from mixedmode.runtime.operators.aggregate.buffers import AggregateOverflowError
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
+from session_options import session_options
 
 SCHEMA = (
     "seq long, k string, i int, l long, s short, f float, d double, m decimal(12,3), w decimal(30,6), t string,"
@@ -227,14 +228,11 @@ def test_overflow_across_epochs_is_what_spark_makes_of_it(
 
     with pytest.raises(AggregateOverflowError, match=r"sum\(v\) overflows"):
         planned().run(frame)
-    spark.conf.set("spark.sql.ansi.enabled", "false")
-    try:
+    with session_options(spark, {"spark.sql.ansi.enabled": "false"}):
         running = planned()
         assert running.run(frame) == [("a", legacy)]
         expected = -(2**63) + 2**62 if legacy is not None else None
         assert running.run(frame) == [("a", expected)]
-    finally:
-        spark.conf.unset("spark.sql.ansi.enabled")
 
 
 def test_lists_in_text_follow_arrival(spark: SparkSession, job: Any) -> None:

@@ -11,6 +11,7 @@ from mixedmode.planner.stages.aggregates.aggregate import plan_aggregate
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from session_options import session_options
 
 
 @pytest.mark.slow
@@ -97,8 +98,7 @@ def test_event_time_as_a_key_of_its_own_is_complete_at_the_watermark(spark: Spar
 @pytest.mark.parametrize("zone", ["Asia/Kathmandu", "America/St_Johns"])
 def test_session_time_zone_makes_no_difference_to_instants(spark: SparkSession, job: Any, zone: str) -> None:
     """Windows on timestamp and timestamp_ntz columns under a session time zone other than the process's."""
-    spark.conf.set("spark.sql.session.timeZone", zone)
-    try:
+    with session_options(spark, {"spark.sql.session.timeZone": zone}):
         frame = events(spark, out_of_order(epochs=2, seed=9)).withColumn("n", F.col("ts").cast("timestamp_ntz"))
         for column in ("ts", "n"):
             groups = ["k", F.window(column, "1 hour", "30 minutes")]
@@ -109,5 +109,3 @@ def test_session_time_zone_makes_no_difference_to_instants(spark: SparkSession, 
             out += running.run(frame.where("e = 1"), firing_ms=MAX_WATERMARK)
             expected = oracle(frame, groups, exprs)
             same(out, expected)
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
