@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import mixedmode
 import support
 from epoch_calls import EpochCalls
 from mixedmode.runtime.catalyst.spark_cluster import Executors
@@ -62,7 +61,7 @@ def main(folder: Path) -> None:
 def tell(name: str, spark: SparkSession, folder: Path, calls: EpochCalls) -> None:
     """Run a job, and print what there is to be told of it."""
     world = support.World(spark, folder)
-    keyed = mixedmode.read(history=world.history(batch(0)), live=world.live()).groupBy("key")
+    keyed = world.read(batch(0)).groupBy("key")
     placed = keyed.transformWithState(Place(), "batch long, shard int, executor string", "append", "none")
     if name == "two":
         placed = placed.groupBy("batch", "shard", "executor").agg(F.count("*").alias("keys"))

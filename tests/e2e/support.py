@@ -32,6 +32,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 if TYPE_CHECKING:
     from mixedmode import MixedQuery
+    from mixedmode.planner.frames.frame import MixedFrame
     from pyspark.sql.streaming import StreamingQuery
 
 START = datetime(2024, 1, 1, tzinfo=timezone.utc)
@@ -193,6 +194,11 @@ class World:
     def live(self, **options: str) -> DataFrame:
         """The landing zone as a stream."""
         return self.spark.readStream.schema(ROW_SCHEMA).options(**options).parquet(str(self.landing))
+
+    def read(self, events: Sequence[Event] | None = None, *, live: bool = True) -> MixedFrame:
+        """A job's rows: the events as its history, if there are any, and the landing zone as its live source."""
+        history = None if events is None else self.history(events)
+        return mixedmode.read(history=history, live=self.live() if live else None)
 
     def start(self, keyed: Any, options: dict[str, Any] | None = None, **trigger: Any) -> MixedQuery:
         """Start a described job with this world's output and checkpoints."""

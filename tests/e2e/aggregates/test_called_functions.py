@@ -50,7 +50,7 @@ def test_functions_in_aggregates_give_what_stock_gives(world: World) -> None:
         found.update({tuple(row[:2]): tuple(row) for row in rows.collect()})
 
     def started() -> mixedmode.MixedQuery:
-        keyed = totals(mixedmode.read(history=world.history(EVENTS[:60]), live=world.live()))
+        keyed = totals(world.read(EVENTS[:60]))
         assert keyed.columns == totals(world.history()).columns
         writer = keyed.writeStream.outputMode("update").option("checkpointLocation", str(world.checkpoints))
         query = writer.option("pipeline.parallelism", 2).foreachBatch(take).start()
@@ -71,7 +71,7 @@ def test_functions_in_aggregates_give_what_stock_gives(world: World) -> None:
 def test_late_rows_have_no_column_of_a_call(world: World) -> None:
     """They are as they came."""
     world.land([("k", 1000, 0)])
-    timed = mixedmode.read(live=world.live()).withWatermark("ts", "0 seconds")
+    timed = world.read().withWatermark("ts", "0 seconds")
     keyed = timed.groupBy("key", F.window("ts", "10 seconds")).agg(F.sum(F.udf(double, "long")("value")))
     options = {
         "pipeline.late-data.path": str(world.folder / "late"),
@@ -86,7 +86,7 @@ def test_late_rows_have_no_column_of_a_call(world: World) -> None:
 
 def test_calls_that_cannot_be_told_apart_are_refused(world: World) -> None:
     """State is recognised by names: of two functions with one name nobody would know which is which."""
-    rows = mixedmode.read(history=world.history(EVENTS))
+    rows = world.read(EVENTS, live=False)
     one, other = F.udf(lambda value: value + 1, "long"), F.udf(lambda value: value + 2, "long")
     told = "sum\\(<lambda>\\(value\\)\\) calls a user-defined function; compute it with withColumn before groupBy"
     with pytest.raises(PlanError, match=told):

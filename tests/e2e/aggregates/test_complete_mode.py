@@ -38,7 +38,7 @@ def test_the_memory_table_is_stocks_after_each_batch(world: World) -> None:
     stock = totals(world.live().withWatermark("ts", "0 seconds"), "rollup").writeStream.format("memory")
     with support.one_partition(world.spark):
         stock_query = stock.queryName("stock_totals").outputMode("complete").start()
-    ours = totals(mixedmode.read(live=world.live()).withWatermark("ts", "0 seconds"), "rollup")
+    ours = totals(world.read().withWatermark("ts", "0 seconds"), "rollup")
     writer = top(ours).writeStream.format("memory").queryName("our_totals").outputMode("complete")
     query = writer.option("checkpointLocation", str(world.checkpoints)).start()
     world.queries.append(query)
@@ -64,7 +64,7 @@ def test_foreach_batch_gets_the_whole_result_of_each_checkpoint(world: World) ->
         got[number] = [tuple(row) for row in rows.collect()]
 
     def start(shards: int) -> mixedmode.MixedQuery:
-        frame = mixedmode.read(history=world.history(PARTS[0]), live=world.live()).withWatermark("ts", "0 seconds")
+        frame = world.read(PARTS[0]).withWatermark("ts", "0 seconds")
         job = top(totals(frame))
         writer = job.writeStream.outputMode("complete").foreachBatch(take)
         query = (
@@ -94,7 +94,7 @@ def test_a_result_without_rows_takes_the_place_of_the_one_before(world: World) -
         got[number] = sorted(row["key"] for row in rows.collect())
 
     def once() -> Any:
-        counts = mixedmode.read(live=world.live()).groupBy("key").agg(F.count("*").alias("n"))
+        counts = world.read().groupBy("key").agg(F.count("*").alias("n"))
         return counts.where("n = 1").writeStream.outputMode("complete")
 
     events: list[Event] = [("a", 1, 1), ("b", 2, 1)]
@@ -119,7 +119,7 @@ def test_a_result_without_rows_takes_the_place_of_the_one_before(world: World) -
 def test_a_bounded_job_gives_its_result_once(world: World, mode: str) -> None:
     """Sessions, and one group of all rows, in every mode."""
     for name, grouping in (("sessions", ["key", F.session_window("ts", "5 minutes")]), ("all", [])):
-        for rows, table in ((mixedmode.read(history=world.history(PARTS[0])), f"bounded_{name}"),):
+        for rows, table in ((world.read(PARTS[0], live=False), f"bounded_{name}"),):
             job = rows.withWatermark("ts", "0 seconds").groupBy(*grouping).agg(F.sum("value").alias("total"))
             writer = job.writeStream.format("memory").queryName(table).outputMode("complete")
             query = writer.option("execution.runtime-mode", mode).start()
@@ -133,7 +133,7 @@ def test_a_bounded_job_gives_its_result_once(world: World, mode: str) -> None:
 
 def test_what_complete_mode_does_not_do_is_said(world: World) -> None:
     """Files cannot be replaced, a processor has no whole result, and order needs one."""
-    frame = totals(mixedmode.read(live=world.live()).withWatermark("ts", "0 seconds"))
+    frame = totals(world.read().withWatermark("ts", "0 seconds"))
     with pytest.raises(mixedmode.PlanError, match="format parquet supports outputMode append only, got complete"):
         frame.writeStream.format("parquet").outputMode("complete").option("path", "x").plan()
     with pytest.raises(mixedmode.PlanError, match="orderBy is supported behind an aggregate in outputMode complete"):
@@ -145,6 +145,6 @@ def test_what_complete_mode_does_not_do_is_said(world: World) -> None:
     with pytest.raises(mixedmode.PlanError, match="groupBy comes after orderBy, which is done where"):
         frame.orderBy("total").groupBy("key")
     with pytest.raises(mixedmode.PlanError, match="orderBy needs a whole result"):
-        mixedmode.read(live=world.live()).orderBy("ts")
+        world.read().orderBy("ts")
     text = top(frame).writeStream.format("noop").outputMode("complete").plan().explain()
     assert "complete: key string" in text

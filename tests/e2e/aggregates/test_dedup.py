@@ -61,7 +61,7 @@ LIVE = [[(k, END_S + s, v) for k, s, v in repeated(20, seed=part, step_s=5)] for
 
 def test_history_then_live_puts_out_one_row_a_key_and_goes_on_with_its_state(world: World) -> None:
     """The keys are those of one batch over everything; in the backlog the first row stays, live the first epoch's."""
-    job = by_key_and_time(mixedmode.read(history=world.history(HISTORY), live=world.live()))
+    job = by_key_and_time(world.read(HISTORY))
     query = support.live(world.start(job))
     assert world.output() == rows_of(survivors(HISTORY, lambda event: event[:2]))
     again = [(k, s, v) for k, s, v in HISTORY if s > END_S - 90][:5]
@@ -108,7 +108,7 @@ def test_stream_puts_out_and_drops_what_stock_does(worlds: Any, name: str) -> No
     wanted: list[tuple[Any, ...]] = []
     # As stock, which forgets no key before the end of a micro-batch.
     options = {"execution.runtime-mode": "streaming", "pipeline.parallelism": "2", "pipeline.timers": "after-rows"}
-    query = put_out(JOBS[name](mixedmode.read(live=ours.live())), ours.checkpoints, given, **options).start()
+    query = put_out(JOBS[name](ours.read()), ours.checkpoints, given, **options).start()
     ours.queries.append(query)
     with support.one_partition(stock.spark):
         other = put_out(JOBS[name](stock.live()), stock.checkpoints, wanted).start()
@@ -143,7 +143,7 @@ def test_within_the_watermark_a_backlog_gives_what_an_orderly_stream_does(world:
     events.sort(key=lambda event: event[1])
     cut = 60
     query = world.start(
-        within(mixedmode.read(history=world.history(events[:cut]), live=world.live())),
+        within(world.read(events[:cut])),
         {"pipeline.late-data.path": str(world.folder / "late")},
     )
     support.live(query)
@@ -162,7 +162,7 @@ def test_within_the_watermark_behind_another_deduplication_keys_are_forgotten_as
 ) -> None:
     """Its rows come when the watermark is still a delay behind them."""
     events = [(f"k{n % 4}", 37 * n, n % 3) for n in range(90)]
-    first = by_key_and_time(mixedmode.read(history=world.history(events[:60]), live=world.live()))
+    first = by_key_and_time(world.read(events[:60]))
     query = support.live(world.start(first.dropDuplicatesWithinWatermark(["key"])))
     world.land(events[60:])
     support.finish(query)
@@ -175,7 +175,7 @@ def test_another_run_goes_on_with_other_shards_and_refuses_other_columns(world: 
     """Restarted with three shards, of a savepoint and of a checkpoint; what else is in the rows may change."""
 
     def job() -> Any:
-        return mixedmode.read(history=world.history(HISTORY), live=world.live()).dropDuplicates(["key"])
+        return world.read(HISTORY).dropDuplicates(["key"])
 
     query = world.start(job(), availableNow=True)
     query.awaitTermination()
@@ -192,7 +192,7 @@ def test_another_run_goes_on_with_other_shards_and_refuses_other_columns(world: 
         ("dropDuplicates", ("key string",), 3)
     ]
     assert reader.lookup("fresh")["found"] and not reader.lookup("never")["found"]
-    other = mixedmode.read(history=world.history(HISTORY), live=world.live()).dropDuplicates(["key", "value"])
+    other = world.read(HISTORY).dropDuplicates(["key", "value"])
     error = support.refusal(lambda: world.start(other, availableNow=True))
     assert isinstance(error, CheckpointMismatchError) and "key" in str(error)
 

@@ -47,7 +47,7 @@ def test_updates_of_a_rollup_are_stocks_batch_by_batch(world: World) -> None:
     stock = by_hour(world.live().withWatermark("ts", "100 seconds")).writeStream.format("memory")
     with support.one_partition(world.spark):
         stock_query = stock.queryName("stock_hours").outputMode("update").start()
-    ours = by_hour(mixedmode.read(live=world.live()).withWatermark("ts", "100 seconds"))
+    ours = by_hour(world.read().withWatermark("ts", "100 seconds"))
     writer = ours.writeStream.format("memory").queryName("our_hours").outputMode("update")
     query = writer.option("checkpointLocation", str(world.checkpoints)).option("pipeline.parallelism", 2).start()
     world.queries.append(query)

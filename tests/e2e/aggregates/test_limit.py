@@ -95,7 +95,7 @@ def test_more_rows_go_out_when_the_limit_is_raised(world: World) -> None:
     world.land(*EVENTS[:2])
 
     def run(rows: int) -> int:
-        frame = mixedmode.read(live=world.live()).limit(rows)
+        frame = world.read().limit(rows)
         query = world.start(frame, FAST, availableNow=True)
         assert query.awaitTermination(300)
         return len(world.spark.read.parquet(str(world.out)).collect())
@@ -110,7 +110,7 @@ def test_more_rows_go_out_when_the_limit_is_raised(world: World) -> None:
 def test_what_stock_refuses_is_refused(world: World) -> None:
     """Mode update, complete without an aggregate, and a number that is none; behind aggregates limit is of the whole
     result."""
-    live, rows = world.live(), mixedmode.read(live=world.live())
+    live, rows = world.live(), world.read()
 
     def refused(frame: Any, mode: str) -> Any:
         return frame.writeStream.format("noop").outputMode(mode).option("checkpointLocation", str(world.checkpoints))

@@ -42,7 +42,7 @@ def test_each_epoch_says_what_has_passed_it(world: World) -> None:
     """Two stages over backlog and stream: look-aheads, late rows and exchanges count nothing twice, and an epoch in
     which no row passes a place says so.  A row of metrics is as Spark's own stream has it."""
     late = [("k1", 0, 2)]
-    frame = mixedmode.read(history=world.history(PARTS[0]), live=world.live())
+    frame = world.read(PARTS[0])
     options = {**OPTIONS, "pipeline.late-data.path": str(world.folder / "late")}
     query = support.live(world.start(observed_hours(frame), options))
     parts = [*PARTS[1:], FLUSH, late]
@@ -110,7 +110,7 @@ def test_rows_that_come_together_are_observed_together(world: World) -> None:
 def test_a_whole_result_is_observed_each_time(world: World) -> None:
     """outputMode complete: what is behind the stage is the result after the epoch; a history counts beside the rows of
     the live source."""
-    frame = mixedmode.read(history=world.history(PARTS[0]), live=world.live()).observe("in", F.count("*").alias("n"))
+    frame = world.read(PARTS[0]).observe("in", F.count("*").alias("n"))
     totals = frame.groupBy("key").agg(F.sum("value").alias("s")).observe("all", F.sum("s").alias("s"), F.count("key"))
     world.land(PARTS[1])
     writer = totals.where("s > 0").orderBy("key").writeStream.format("memory").queryName("observed")

@@ -42,7 +42,7 @@ def rows_of(frame: DataFrame) -> Counter:
 
 
 def ours(world: World) -> Any:
-    return chain(mixedmode.read(history=world.history(PARTS[0]), live=world.live()), static(world))
+    return chain(world.read(PARTS[0]), static(world))
 
 
 def test_rows_come_once_over_the_switch_and_a_restart(world: World) -> None:
@@ -127,7 +127,7 @@ def test_kinds_of_sinks(world: World) -> None:
 def test_a_union_and_what_is_observed(world: World) -> None:
     """Two reads united, one of them a history alone; aggregates of ``observe`` are in the progress of each epoch."""
     more = mixedmode.read(history=world.spark.createDataFrame([("more", support.at(0), 5)], support.ROW_SCHEMA))
-    rows = mixedmode.read(history=world.history(PARTS[0]), live=world.live()).union(more)
+    rows = world.read(PARTS[0]).union(more)
     query = support.live(world.start(rows.observe("seen", F.count("*").alias("n"), F.max("value").alias("most")), FAST))
     world.feed(query, PARTS[1])
     seen = [tuple(one["observedMetrics"]["seen"]) for one in query.recentProgress if one["numInputRows"]]

@@ -124,7 +124,7 @@ def test_behind_a_stage_with_a_join_that_moves_rows(world: World) -> None:
         rows = rows.crossJoin(numbers.hint("shuffle_replicate_nl") if hint else numbers).where("total % 3 != n3")
         return rows.transform(lambda frame: frame.union(frame))
 
-    job = behind(windows(mixedmode.read(history=world.history(EVENTS[:90]), live=world.live())), hint=True)
+    job = behind(windows(world.read(EVENTS[:90])), hint=True)
     text = " ".join(str(job.writeStream.format("noop").plan()).split())
     assert "select, join, join, crossJoin, where, transform: in a Spark job of its own in each epoch" in text
     query = run_over_the_switch(world, job)
@@ -137,7 +137,7 @@ def test_behind_a_stage_with_a_join_that_moves_rows(world: World) -> None:
 def test_a_join_that_moves_rows_is_not_done_again_at_delivery(world: World) -> None:
     """What it made, random values too, comes again as it was when a function has failed, under the same id."""
     static = names(world.spark).hint("merge")
-    frame = windows(mixedmode.read(history=world.history(EVENTS))).join(static, "key").withColumn("u", F.expr("uuid()"))
+    frame = windows(world.read(EVENTS, live=False)).join(static, "key").withColumn("u", F.expr("uuid()"))
     came: list[tuple[int, list[tuple[Any, ...]]]] = []
 
     def take(rows: DataFrame, number: int) -> None:
@@ -165,7 +165,7 @@ def test_a_whole_result_is_joined_in_a_job_of_its_own(world: World) -> None:
     file = world.folder / "names.csv"
     file.write_text("".join(f"k{n},a\n" for n in range(5)))
     static = world.spark.read.schema("key string, name string").csv(str(file))
-    frame = mixedmode.read(history=world.history(EVENTS[:90]), live=world.live())
+    frame = world.read(EVENTS[:90])
     totals = frame.groupBy("key").agg(F.sum("value").alias("total"))
     writer = totals.join(static.hint("merge"), "key").orderBy("key").writeStream.format("memory").queryName("wholes")
     query = writer.outputMode("complete").option("checkpointLocation", str(world.checkpoints)).start()

@@ -86,7 +86,7 @@ def test_sessions_made_before_the_grouping_are_merged(world: World) -> None:
         rows = frame.withColumn("s", window).drop("ts")
         return rows.groupBy("key", "s.session").agg(F.sum("value").alias("total"))
 
-    frame = mixedmode.read(history=world.history(events[:40]), live=world.live()).withWatermark("ts", "1 second")
+    frame = world.read(events[:40]).withWatermark("ts", "1 second")
     options = {"execution.backlog.final-watermark": "observed", "execution.checkpointing.interval": "1 hour"}
     query = support.live(world.start(sessions(frame), options))
     world.feed(query, events[40:50], events[50:], support.flush_after(events))

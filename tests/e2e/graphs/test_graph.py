@@ -112,7 +112,7 @@ def test_savepoints_of_other_stages_are_refused(world: World) -> None:
     options = {"execution.savepoint.path": savepoint}
     assert "operator 'hours' (the job's is 'sessions')" in str(support.refusal(lambda: other.start(alone, options)))
     swapped = (
-        mixedmode.read(live=other.live())
+        other.read()
         .withWatermark("ts", "0 seconds")
         .groupBy("key", F.window("ts", "1 minute"))
         .count()
@@ -194,7 +194,7 @@ def test_rows_of_a_stage_come_when_they_were_emitted(world: World, cuts: int, mo
     between them, however the input is cut."""
     events = EVENTS[:200]
     parts = by_time(events, cuts + 1)
-    job = followed(mixedmode.read(history=world.history(parts[0]), live=world.live()))
+    job = followed(world.read(parts[0]))
     query = world.start(job, {"execution.runtime-mode": mode})
     world.feed(query, *parts[1:], [("flush", events[-1][1] + 5000, 0)])
     query.stop()
@@ -261,7 +261,7 @@ def test_a_diamond_has_the_lesser_watermark(world: World) -> None:
     last = EVENTS[-1][1]
 
     def start() -> Any:
-        job = diamond(mixedmode.read(history=world.history(parts[0]), live=world.live())).uid("hours")
+        job = diamond(world.read(parts[0])).uid("hours")
         return world.start(job)
 
     world.land(parts[1])
@@ -283,7 +283,7 @@ def test_a_diamond_has_the_lesser_watermark(world: World) -> None:
     ]
     output = world.output()
     assert [row for row in output if row[0]["start"] <= max(one[0]["start"] for one in utc)] == sorted(utc, key=repr)
-    plan = diamond(mixedmode.read(live=world.live())).writeStream.format("noop").plan()
+    plan = diamond(world.read()).writeStream.format("noop").plan()
     assert [stage.reads for stage in plan.stages] == [("live",), ("live",), ("small", "large")]
 
 
@@ -293,7 +293,7 @@ def test_the_end_of_input_comes_to_a_shared_stage_when_all_before_it_have_ended(
 
     (Streamed, stage by stage: the first test here.)
     """
-    job = diamond(mixedmode.read(history=world.history(EVENTS))).uid("hours")
+    job = diamond(world.read(EVENTS, live=False)).uid("hours")
     world.start(job).awaitTermination(300)
     counted: dict[Any, int] = {}
     for window, n, _ in world.output():
@@ -315,7 +315,7 @@ class Parting(support.ClosedSessions):
 @pytest.mark.slow
 def test_rows_of_an_end_hook_reach_the_stages_behind(world: World) -> None:
     """A later stage, and one behind that, get MAX_WATERMARK when the hooks before them have been called."""
-    rows = mixedmode.read(history=world.history(EVENTS)).withWatermark("ts", "0 seconds").groupBy("key")
+    rows = world.read(EVENTS, live=False).withWatermark("ts", "0 seconds").groupBy("key")
     closed = rows.transformWithState(
         Parting(), support.CLOSED_SCHEMA, "append", "eventTime", eventTimeColumnName="closed"
     ).uid("sessions")
@@ -335,7 +335,7 @@ def test_rows_that_are_emitted_at_once_are_in_order_behind(world: World) -> None
     """A processor behind a deduplication sees t - delay with a row of t in the stream, too, and its timers between."""
     events = EVENTS[:120]
     parts = by_time(events, 3)
-    rows = mixedmode.read(history=world.history(parts[0]), live=world.live()).withWatermark("ts", "2 minutes")
+    rows = world.read(parts[0]).withWatermark("ts", "2 minutes")
     unique = rows.dropDuplicates(["key", "ts", "value"]).uid("unique").dropna(how="all").toDF("k", "ts", "total")
     schema = "k string, total long, at long"
     query = world.start(
@@ -357,7 +357,7 @@ def test_overlapping_windows_over_an_earlier_window_are_those_of_a_batch(world: 
         return minutes.groupBy(F.window("window", "1 hour", "20 minutes")).agg(F.max("v").alias("v"), F.count("*"))
 
     parts, last = by_time(EVENTS, 2), EVENTS[-1][1]
-    frame = mixedmode.read(history=world.history(parts[0]), live=world.live()).withWatermark("ts", "1 hour")
+    frame = world.read(parts[0]).withWatermark("ts", "1 hour")
     query = world.start(job(frame))
     world.feed(query, parts[1], [("flush", last + 40_000, 0)], [("flush", last + 40_000, 1)])
     query.stop()

@@ -91,7 +91,7 @@ def test_a_key_that_contains_the_earlier_one_needs_no_shuffle(world: World, monk
     place again, and a key is found.  The results are Spark's."""
     expected, jobs = visits_of(world, EVENTS), Jobs(monkeypatch)
     world.land(EVENTS[200:280])
-    query = world.start(visits(mixedmode.read(history=world.history(EVENTS[:200]), live=world.live())))
+    query = world.start(visits(world.read(EVENTS[:200])))
     query.processAllAvailable()
     assert jobs.take() == 2
     world.feed(query, EVENTS[280:360])
@@ -100,7 +100,7 @@ def test_a_key_that_contains_the_earlier_one_needs_no_shuffle(world: World, monk
     assert groups_of(world.checkpoints) == {"sessions": None, "hours": [0], "busy": [2]}
 
     world.land(EVENTS[360:430])
-    job = visits(mixedmode.read(history=world.history(EVENTS[:200]), live=world.live()))
+    job = visits(world.read(EVENTS[:200]))
     query = world.start(job, {"pipeline.parallelism": 3})
     query.processAllAvailable()
     savepoint = query.stopWithSavepoint(str(world.folder / "sp"), drain=False)
@@ -108,7 +108,7 @@ def test_a_key_that_contains_the_earlier_one_needs_no_shuffle(world: World, monk
 
     again = World(world.spark, world.folder / "again")
     world.land(EVENTS[430:], FLUSH)
-    job = visits(mixedmode.read(live=world.live()))
+    job = visits(world.read())
     query = again.start(job, {"pipeline.parallelism": 4, "execution.savepoint.path": savepoint})
     support.finish(query)
     assert jobs.take() >= 2
@@ -123,7 +123,7 @@ def test_a_key_that_contains_the_earlier_one_needs_no_shuffle(world: World, monk
 def test_state_stays_in_the_key_groups_that_it_is_in(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint of a version that hashed whole keys is gone on from: rows are moved as they were."""
     expected, jobs = visits_of(world, EVENTS), Jobs(monkeypatch)
-    job = visits(mixedmode.read(history=world.history(EVENTS[:200]), live=world.live()))
+    job = visits(world.read(EVENTS[:200]))
     with monkeypatch.context() as before:
         before.setattr(graph, "with_key_groups", lambda stages, specs, settings: specs)
         query = world.start(job)
@@ -142,7 +142,7 @@ def test_finished_shards_are_reused_where_rows_stay_in_place(world: World, monke
     computed again read what the others have read."""
     failures = EpochFailures(monkeypatch, "epoch-before-apply")
     expected, jobs = visits_of(world, EVENTS), Jobs(monkeypatch)
-    job = visits(mixedmode.read(history=world.history(EVENTS)))
+    job = visits(world.read(EVENTS, live=False))
     with pytest.raises(mixedmode.QueryError, match="failed at epoch-before-apply"):
         world.start(job).awaitTermination(120)
     assert jobs.take() == 2
@@ -195,7 +195,7 @@ def test_results_are_those_of_a_shuffle(world: World, monkeypatch: pytest.Monkey
     jobs, outputs = Jobs(monkeypatch), []
     for name, options in (("in-place", {"pipeline.parallelism": 4}), ("shuffled", SHUFFLED)):
         one = World(world.spark, world.folder / name)
-        query = one.start(job(mixedmode.read(history=world.history(EVENTS))), options)
+        query = one.start(job(world.read(EVENTS, live=False)), options)
         query.awaitTermination(120)
         outputs.append(one.output())
         assert jobs.take() == (1 if name == "in-place" else 0)

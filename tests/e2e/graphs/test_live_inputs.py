@@ -116,9 +116,7 @@ def test_history_counts_for_the_inputs_that_go_on_from_it(two: TwoInputs) -> Non
 
     here = World(two.world.spark, two.world.folder / "apart")
     apart = (
-        mixedmode.read(history=history, live=two.world.live())
-        .union(mixedmode.read(live=two.other.live()))
-        .withWatermark("ts", "0 seconds")
+        mixedmode.read(history=history, live=two.world.live()).union(two.other.read()).withWatermark("ts", "0 seconds")
     )
     query = support.live(here.start(windows_of(apart), OBSERVED))
     assert watermark_of(query) is None

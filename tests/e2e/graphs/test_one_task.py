@@ -62,7 +62,7 @@ def test_few_rows_are_one_task_and_more_are_one_for_each_shard(world: World, mon
     """Either way the state is the same one, also when it is dealt to others; what comes of both in turn is what a batch
     over everything gives.  The backlog is one small file."""
     before_all = jobs(world)
-    query = world.start(plain(mixedmode.read(history=world.history(EVENTS[:60]), live=world.live())), OPTIONS)
+    query = world.start(plain(world.read(EVENTS[:60])), OPTIONS)
     support.live(query)
     backlog = [tasks(world, number) for number in jobs(world)[len(before_all) :]]
     assert [1] in backlog and not any(4 in stages for stages in backlog), backlog
@@ -100,7 +100,7 @@ def test_a_task_aggregates_few_rows_until_it_has_to_leave_them_to_spark(
     """With default options.  The rows that it leaves are counted once, and from then on Spark aggregates."""
     events = [(key, seconds, 1 + value) for key, seconds, value in EVENTS[:140]]
     events[90] = (*events[90][:2], 0)
-    query = support.live(world.start(falls(mixedmode.read(history=world.history(events[:20]), live=world.live())), {}))
+    query = support.live(world.start(falls(world.read(events[:20])), {}))
     calls = EpochCalls(monkeypatch.setattr)
     by_spark = []
     for start in range(20, 140, 20):

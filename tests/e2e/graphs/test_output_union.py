@@ -34,7 +34,7 @@ def test_rows_of_several_stages_are_one_output(world: World, monkeypatch: pytest
     """Over backlog and stream, as plain Spark has it: of two readers, and of a stage behind one of them.  An epoch that
     fails where they are united leaves no trace in any; a drain ends each in its turn, and what it fires is output."""
     failures = EpochFailures(monkeypatch, "epoch-before-tail")
-    job = totals(mixedmode.read(history=world.history(EVENTS[:120]), live=world.live()))
+    job = totals(world.read(EVENTS[:120]))
     text = " ".join(str(job.writeStream.format("noop").plan()).split())
     assert "[keyed-0] + [keyed-1] + [keyed-2] -> noop" in text
     assert "union of [keyed-0] (select, where" in text
@@ -76,8 +76,8 @@ def test_rows_that_no_keyed_stage_takes_are_output_beside_others(world: World) -
         return plain.union(once).union(more.withColumn("kind", F.lit("more"))).select("kind", "key", "ts", "value")
 
     def start() -> mixedmode.MixedQuery:
-        rows = mixedmode.read(history=world.history(EVENTS[:100]), live=world.live())
-        return world.start(job(rows, mixedmode.read(live=other.live())), {"execution.checkpointing.interval": "200 ms"})
+        rows = world.read(EVENTS[:100])
+        return world.start(job(rows, other.read()), {"execution.checkpointing.interval": "200 ms"})
 
     query = start()
     support.live(query)

@@ -200,7 +200,7 @@ def test_the_whole_result_is_sent_with_each_checkpoint(world: World, kafka: Brok
     keys = sorted({key for key, _, _ in events})
 
     def start(topic: str, **options: str) -> None:
-        frame = mixedmode.read(history=world.history(events[:30]), live=world.live())
+        frame = world.read(events[:30])
         totals = frame.groupBy("key").agg(F.sum("value").cast("string").alias("value"))
         messages = totals.orderBy("key").limit(3) if options else totals
         writer = messages.writeStream.outputMode("complete").format("kafka").option("topic", topic).options(**options)

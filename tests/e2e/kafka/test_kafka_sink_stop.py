@@ -36,7 +36,7 @@ def test_a_stop_does_not_wait_for_brokers_that_are_gone(world: World, own: kafka
     topic = broker.create("hangs", 1)
 
     def start() -> mixedmode.MixedQuery:
-        counts = mixedmode.read(live=world.live()).groupBy("key").count()
+        counts = world.read().groupBy("key").count()
         writer = counts.select(F.to_json(F.struct("key", "count")).alias("value")).writeStream.outputMode("update")
         writer = writer.format("kafka").option("kafka.bootstrap.servers", own.bootstrap).option("topic", topic)
         query = writer.option("checkpointLocation", str(world.checkpoints)).option("pipeline.parallelism", 1).start()

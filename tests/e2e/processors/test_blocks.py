@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import mixedmode
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -47,7 +46,7 @@ class InBlocks(ByKey):
 
 
 def totals_of(world: World, processor: StatefulProcessor, time_mode: str = "none") -> Any:
-    read = mixedmode.read(history=world.history(EVENTS[:200]), live=world.live())
+    read = world.read(EVENTS[:200])
     keyed = read.withWatermark("ts", "1 hour").groupBy("key")
     return keyed.transformWithState(processor, OUTPUT, "append", time_mode).uid("totals")
 

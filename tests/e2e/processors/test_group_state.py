@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import mixedmode
 import numpy as np
 import pandas as pd
 import pytest
@@ -84,7 +83,7 @@ def test_a_stream_agrees_with_stock(worlds: Any, spark: SparkSession) -> None:
         with support.one_partition(spark):
             reference = writer.option("checkpointLocation", str(stock.folder / "stock")).start()
         options = {"execution.runtime-mode": "streaming", "pipeline.timers": "after-rows"}
-        query = support.live(world.start(job_of(mixedmode.read(live=world.live())), options))
+        query = support.live(world.start(job_of(world.read()), options))
         for batch in support.OUT_OF_ORDER:
             for one, its in ((stock, reference), (world, query)):
                 one.land(batch)
@@ -115,7 +114,7 @@ def test_a_backlog_is_one_call_per_key(world: World) -> None:
     """State goes on in the stream; the output mode of function and writer are one, as in stock."""
     events = support.stream_of(120)
     keyed = (
-        mixedmode.read(history=world.history(events), live=world.live())
+        world.read(events)
         .groupBy("key")
         .applyInPandasWithState(counted, COUNTED, "calls long, rows long", "append", "NoTimeout")
     )
@@ -133,7 +132,7 @@ def test_a_backlog_is_one_call_per_key(world: World) -> None:
 
 def test_rows_that_replace_others_do_not_go_to_another_stage(world: World) -> None:
     """As in stock: what comes before a stage is append only."""
-    grouped = mixedmode.read(live=world.live()).groupBy("key")
+    grouped = world.read().groupBy("key")
     for mode in ("append", "update"):
         keyed = grouped.applyInPandasWithState(counted, COUNTED, "calls long, rows long", mode, "NoTimeout")
         writer = keyed.groupBy("calls").count().writeStream.outputMode("update").format("memory").queryName("x")
@@ -172,7 +171,7 @@ def test_arguments_are_checked_where_they_are_written(world: World, changes: dic
         **changes,
     }
     with pytest.raises(PlanError, match=problem):
-        mixedmode.read(live=world.live()).groupBy("key").applyInPandasWithState(**arguments)
+        world.read().groupBy("key").applyInPandasWithState(**arguments)
 
 
 def ended(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
@@ -193,7 +192,7 @@ def ended(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterat
 def test_a_timeout_is_behind_the_watermark_that_its_call_sees(world: World, timers: str) -> None:
     """So a function that closes what is strictly behind the watermark closes it at its timeout, as in stock."""
     keyed = (
-        mixedmode.read(history=world.history([("a", 0, 1), ("b", 3, 1), ("c", 100, 1)]), live=world.live())
+        world.read([("a", 0, 1), ("b", 3, 1), ("c", 100, 1)])
         .withWatermark("ts", "0 seconds")
         .groupBy("key")
         .applyInPandasWithState(ended, "key string, last long", "last long", "append", "EventTimeTimeout")

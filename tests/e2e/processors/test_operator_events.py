@@ -181,7 +181,7 @@ def test_other_number_of_shards(world: World) -> None:
 
     def run(parallelism: int) -> None:
         job = (
-            mixedmode.read(history=world.history(EVENTS[:50]), live=world.live())
+            world.read(EVENTS[:50])
             .groupBy("key")
             .transformWithState(Hear(), numbering.OUTPUT, "append", "none", coordinator=Collect())
         )
@@ -312,7 +312,7 @@ class Chatty(Counting):
 def test_bad_events_of_a_processor(world: World, coordinator: Any, message: str) -> None:
     """A processor's event that is not plain, or that nobody takes, fails the query with the sender's error."""
     job = (
-        mixedmode.read(history=world.history(EVENTS[:5]))
+        world.read(EVENTS[:5], live=False)
         .groupBy("key")
         .transformWithState(Chatty(), numbering.OUTPUT, "append", "none", coordinator=coordinator)
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import mixedmode
 import pytest
 import support
 from mixedmode import PlanError
@@ -59,7 +58,7 @@ def delivered(world: World, frame: Any, mode: str, name: str) -> tuple[str, Rows
 def test_a_table_has_the_names_and_values_of_stock(world: World, job: Callable[[Any], Any], mode: str) -> None:
     """Over history and live input."""
     world.land(PARTS[1])
-    ours = job(mixedmode.read(history=world.history(PARTS[0]), live=world.live()))
+    ours = job(world.read(PARTS[0]))
     found = delivered(world, ours, mode, f"our_{job.__name__}_{mode}")
     other = World(world.spark, world.folder / "stock")
     other.land(*PARTS)
@@ -72,7 +71,7 @@ def test_a_table_has_the_names_and_values_of_stock(world: World, job: Callable[[
 @pytest.mark.slow
 def test_rows_without_a_stage_have_them_too_and_files_cannot(world: World) -> None:
     """Spark reads no such file, so a format of files is refused at start."""
-    rows = twice(mixedmode.read(history=world.history(PARTS[0])))
+    rows = twice(world.read(PARTS[0], live=False))
     dry = rows.writeStream.format("console").dryRun(rows=2)
     assert dry.schema.simpleString() == twice(world.history(PARTS[0])).schema.simpleString()
     with pytest.raises(PlanError, match="column pair of the output has structs with two fields named x, which format"):

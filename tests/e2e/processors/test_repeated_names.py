@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import mixedmode
 import pytest
 import support
 from mixedmode import PlanError
@@ -46,7 +45,7 @@ def static(world: World) -> Any:
 
 
 def ours(world: World, job: Callable[..., Any]) -> Any:
-    rows = mixedmode.read(history=world.history(PARTS[0]), live=world.live())
+    rows = world.read(PARTS[0])
     return job(rows, rows, static(world))
 
 
@@ -142,7 +141,7 @@ def test_formats_that_cannot_have_them_are_refused_at_start(world: World, format
 
 def test_columns_of_either_frame_are_told_apart_before_the_sink(world: World) -> None:
     """As in stock: a name that two columns have is ambiguous, one that is taken from the frame is not."""
-    rows, label = mixedmode.read(history=world.history(PARTS[0])), static(world)
+    rows, label = world.read(PARTS[0], live=False), static(world)
     plain = world.history(PARTS[0])
 
     def kept(frame: Any) -> Any:

@@ -6,7 +6,6 @@ import os
 import shutil
 from pathlib import Path
 
-import mixedmode
 import pytest
 import support
 from mixedmode import CorruptStateError, MixedQuery
@@ -114,7 +113,7 @@ def test_a_log_that_is_altered_under_a_live_query_is_named(world: World, monkeyp
 
 def test_output_that_waited_through_a_crash_is_checked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Output that a crash kept from being shown is read before it is; a harmed file is named, and nothing is shown."""
-    history = mixedmode.read(history=world.history(EVENTS)).withWatermark("ts", "0 seconds").groupBy("key")
+    history = world.read(EVENTS, live=False).withWatermark("ts", "0 seconds").groupBy("key")
     keyed = history.transformWithState(support.Sessions(), support.SESSION_SCHEMA, "append", "eventTime")
 
     def crash(point: str) -> None:

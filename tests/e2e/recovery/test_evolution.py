@@ -67,9 +67,7 @@ class Second(First):
 
 
 def start(world: World, processor: StatefulProcessor, **arguments: Any) -> MixedQuery:
-    keyed = (
-        mixedmode.read(history=world.history(BACKLOG), live=world.live()).withWatermark("ts", "0 seconds")
-    ).groupBy(arguments.pop("key", "key"))
+    keyed = (world.read(BACKLOG).withWatermark("ts", "0 seconds")).groupBy(arguments.pop("key", "key"))
     time_mode = arguments.pop("time_mode", "eventTime")
     query = world.start(keyed.transformWithState(processor, "key string, count long", "append", time_mode), OBSERVED)
     query.wait_for("live", 300)

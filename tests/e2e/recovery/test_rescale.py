@@ -167,7 +167,7 @@ def test_events_go_along_to_other_shards(world: World) -> None:
     """Each shard hears every event once and in order, whenever shards are dealt; the coordinator goes on, and is told
     of each new one.  The first number is asked for before the switch, and waits for it."""
     coordinator = Numbers()
-    keyed = mixedmode.read(history=world.history(EVENTS[:80]), live=world.live()).groupBy("key")
+    keyed = world.read(EVENTS[:80]).groupBy("key")
     counted = keyed.transformWithState(Hearing(), "key string, n long", "append", "none", coordinator=coordinator)
     query = world.start(counted, {**OBSERVED, "execution.checkpointing.interval": "200 ms"})
     query.rescale(3, wait=True, timeout=300)
@@ -191,7 +191,7 @@ def test_stages_are_dealt_alone_and_together(world: World, monkeypatch: pytest.M
     """Three stages in one another's key groups: with as many shards, a power of two, rows stay in place; where one has
     others they are moved.  The results are Spark's."""
     expected, jobs = visits_of(world, EVENTS), Jobs(monkeypatch)
-    query = world.start(visits(mixedmode.read(history=world.history(EVENTS[:100]), live=world.live())), OBSERVED)
+    query = world.start(visits(world.read(EVENTS[:100])), OBSERVED)
     query.rescale(4, wait=True)
     jobs.take()
     take(query, world, EVENTS[100:140])

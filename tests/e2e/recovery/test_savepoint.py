@@ -212,7 +212,7 @@ class Fewer(support.Sessions):
 def test_unclaimed_variable(second: World) -> None:
     """A state variable that the job does not declare any more is refused by name, unless it is to be dropped."""
     changed = (
-        mixedmode.read(live=second.live())
+        second.read()
         .withWatermark("ts", "0 seconds")
         .groupBy("key")
         .transformWithState(Fewer(), support.SESSION_SCHEMA, "append", "eventTime")

@@ -40,7 +40,7 @@ def test_what_may_not_change_is_refused_with_its_row(begun: World) -> None:
     """Mode batch, other stages, a live source of another kind: start() says which row of the table it is."""
     rate = begun.spark.readStream.format("rate").load()
     rate = rate.selectExpr("CAST(value AS string) AS key", "timestamp AS ts", "value")
-    two = mixedmode.read(live=begun.live()).withWatermark("ts", "0 seconds").dropDuplicates(["key", "ts"]).uid("unique")
+    two = begun.read().withWatermark("ts", "0 seconds").dropDuplicates(["key", "ts"]).uid("unique")
     again = two.groupBy("key").transformWithState(support.Sessions(), support.SESSION_SCHEMA, "append", "eventTime")
     cases = [
         ("U2", sessions(begun.live(), support.Sessions()), {"execution.runtime-mode": "batch"}),

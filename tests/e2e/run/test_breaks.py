@@ -202,7 +202,7 @@ def test_an_exception_of_user_code(world: World, value: int, place: str, handler
     """The query's error begins with the place in the user's code, and then tells what was raised, stage, processor,
     handler, key and event time; whoever waits for the query gets the same."""
     rows = [("a", 300, 7), ("a", 400, value), ("a", 450, 7), ("b", 1000, 7)]
-    keyed = mixedmode.read(history=world.history(rows)).withWatermark("ts", "0 seconds").groupBy("key")
+    keyed = world.read(rows, live=False).withWatermark("ts", "0 seconds").groupBy("key")
     query = world.start(
         keyed.transformWithState(Fragile(), "key string, value long", "append", "eventTime").uid("frail")
     )
@@ -230,7 +230,7 @@ def test_the_log_of_a_failure(
 ) -> None:
     """One record at ERROR has the query's name, phase, last epoch and what was raised.  That Spark's query for the live
     source has failed by it neither Spark nor Py4J logs with their stacks; and we leave no log level behind."""
-    keyed = mixedmode.read(history=world.history([("a", 1, 7)]), live=world.live()).groupBy("key")
+    keyed = world.read([("a", 1, 7)]).groupBy("key")
     frail = keyed.transformWithState(Fragile(), "key string, value long", "append", "none")
     writer = frail.writeStream.queryName("frail").option("path", str(world.out))
     query = writer.option("checkpointLocation", str(world.checkpoints)).start()
@@ -273,7 +273,7 @@ def test_a_live_folder_that_is_removed(world: World, monkeypatch: pytest.MonkeyP
 @pytest.mark.slow
 def test_a_state_value_that_user_code_got_wrong(world: World) -> None:
     """An error of ours about what a handler has handed in keeps its type and tells where that was, too."""
-    keyed = mixedmode.read(history=world.history([("a", 300, -3)])).groupBy("key")
+    keyed = world.read([("a", 300, -3)], live=False).groupBy("key")
     query = world.start(keyed.transformWithState(Fragile(), "key string, value long", "append", "none"))
     with pytest.raises(
         QueryError, match=r"'three'(.|\n)*\nat File .*test_breaks.*handleInputRows: self\._seen\.update"

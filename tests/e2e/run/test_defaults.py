@@ -44,7 +44,7 @@ def windows_of(rows: list[support.Event]) -> list[tuple[int, int, int]]:
 def night(world: World, rows: list[support.Event], options: dict[str, str] | None = None) -> Any:
     """A run over what has landed since the last one."""
     world.land(rows)
-    query = world.start(totals(mixedmode.read(live=world.live())), options, availableNow=True)
+    query = world.start(totals(world.read()), options, availableNow=True)
     query.awaitTermination(300)
     assert query.exception() is None, query.exception()
     return query
@@ -153,7 +153,7 @@ def test_timeouts_set_from_the_watermark_are_those_of_stock(worlds: Any, spark: 
     expected = [row for row in support.committed(stock.out) if row[0] != "beat"]
     for options in ({}, {"execution.backlog.final-watermark": "observed"}):
         world = worlds()
-        query = world.start(described(mixedmode.read(history=world.history(history), live=world.live())), options)
+        query = world.start(described(world.read(history)), options)
         support.live(query)
         world.land(rest[:3], rest[3:])
         support.finish(query)

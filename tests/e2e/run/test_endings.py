@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import mixedmode
 import pytest
 import support
 from failing import fail_at
@@ -86,7 +85,7 @@ def test_natural_end(world: World, options: dict[str, str], monkeypatch: pytest.
     """L1, F6: a bounded job ends by itself, row by row as in the tables, and its hooks' rows are output."""
     calls = hooks_of_the_sink(monkeypatch)
     keyed = (
-        mixedmode.read(history=world.history(EVENTS))
+        world.read(EVENTS, live=False)
         .withWatermark("ts", "0 seconds")
         .groupBy("key")
         .transformWithState(Trailer(), support.SESSION_SCHEMA, "append", "eventTime")
@@ -117,7 +116,7 @@ def test_natural_end(world: World, options: dict[str, str], monkeypatch: pytest.
 def test_state_in_a_hook_is_an_error(world: World) -> None:
     """A hook has no current key: keyed state in it is an error that says where state may be used."""
     keyed = (
-        mixedmode.read(history=world.history(EVENTS[:20]))
+        world.read(EVENTS[:20], live=False)
         .withWatermark("ts", "0 seconds")
         .groupBy("key")
         .transformWithState(Curious(), support.SESSION_SCHEMA, "append", "eventTime")
@@ -175,7 +174,7 @@ def test_windows_of_an_aggregate(world: World, tmp_path: Path) -> None:
     """L1: a drain fires every open window of an aggregate, and what is left of the state fires nothing later."""
     window = F.window("ts", "1 hour").alias("hour")
     keyed = (
-        mixedmode.read(history=world.history(EVENTS[:60]), live=world.live())
+        world.read(EVENTS[:60])
         .withWatermark("ts", "10 minutes")
         .groupBy("key", window)
         .agg(F.count("*").alias("rows"), F.sum("value").alias("total"))

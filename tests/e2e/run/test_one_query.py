@@ -160,7 +160,7 @@ def test_a_job_without_live_input_is_a_query_and_tells_how_far_it_is(
     """A bounded job tells of its backlog while it works through it; rows that were told are not told again at its end,
     and observed metrics are handed on."""
     monkeypatch.setattr(shown_run, "REPORT_EVERY_S", 0)
-    rows = mixedmode.read(history=world.history(EVENTS)).observe("read", F.count("*").alias("rows"), F.max("key"))
+    rows = world.read(EVENTS, live=False).observe("read", F.count("*").alias("rows"), F.max("key"))
     query: MixedQuery = rows.groupBy("key").agg(F.count("*")).writeStream.format("noop").start()
     query.awaitTermination()
     assert (query.status["phase"], query.status["mode"]) == ("done", "backlog")
@@ -190,7 +190,7 @@ def test_a_job_that_fails_is_a_query_that_fails(world: World, seen: Seen) -> Non
     """Listeners and awaitAnyTermination get the job's error, once."""
     spark = world.spark
     failing = F.udf(lambda value: 1 // 0, "long")
-    rows = mixedmode.read(history=world.history(EVENTS), live=world.live()).withColumn("value", failing("value"))
+    rows = world.read(EVENTS).withColumn("value", failing("value"))
     query: MixedQuery = rows.groupBy("key").agg(F.sum("value")).writeStream.outputMode("update").format("noop").start()
     with pytest.raises(QueryError, match="division"):
         query.awaitTermination()

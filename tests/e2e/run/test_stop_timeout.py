@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import mixedmode
 import pytest
 import support
 from mixedmode import MixedQuery, StopTimeoutError
@@ -164,7 +163,7 @@ def test_a_processor_that_never_returns(world: World, phase: str) -> None:
     awake = world.folder / "awake"
 
     def begin(**options: str) -> MixedQuery:
-        keyed = mixedmode.read(history=world.history([("a", 1, 1), ("b", 1, 1)]), live=world.live()).groupBy("key")
+        keyed = world.read([("a", 1, 1), ("b", 1, 1)]).groupBy("key")
         keyed = keyed.transformWithState(Sleepy(awake), "key string, value long, rows long", "append", "None")
         return world.start(keyed.uid("sleepy"), options)
 

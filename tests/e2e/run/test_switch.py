@@ -6,7 +6,6 @@ import itertools
 import time
 from typing import Any
 
-import mixedmode
 import pytest
 import support
 from hypothesis import HealthCheck, Phase, given, settings
@@ -136,7 +135,7 @@ def test_tumbling_window_over_the_switch(world: World, final: str | None) -> Non
     rows = [("k", second, 1) for second in range(102)]
     history, live = rows[:50], rows[50:]  # windows of 4 s: the one from 48 to 52 straddles
     keyed = (
-        mixedmode.read(history=world.history(history), live=world.live())
+        world.read(history)
         .withWatermark("ts", "0 seconds")
         .groupBy("key", F.window("ts", "4 seconds"))
         .agg(F.count("*").alias("n"))

@@ -22,7 +22,7 @@ LATER = [("a", 10, 5), ("c", 11, 6)]
 
 
 def described(world: World, *exprs: Column) -> Any:
-    read = mixedmode.read(history=world.history(BACKLOG), live=world.live())
+    read = world.read(BACKLOG)
     return read.groupBy("key").agg(*exprs)
 
 
@@ -107,7 +107,7 @@ def test_output_of_another_sink_is_shown_by_this_one(world: World, monkeypatch: 
 
 def files(world: World, alias: str, partition: str, out: Path) -> MixedQuery:
     """A job over the history alone, whose output has a folder per value of a column."""
-    keyed = mixedmode.read(history=world.history(BACKLOG)).groupBy("key").agg(F.sum("value").alias(alias))
+    keyed = world.read(BACKLOG, live=False).groupBy("key").agg(F.sum("value").alias(alias))
     writer = keyed.writeStream.format("parquet").partitionBy(partition).option("path", str(out))
     options = {"checkpointLocation": str(world.checkpoints), "pipeline.parallelism": "2"}
     query: MixedQuery = writer.options(**options).start()
@@ -139,7 +139,7 @@ def test_a_processors_columns_are_their_names_and_places(world: World) -> None:
     """A renamed column is shown under its new name; an added one would be null, and is refused by start()."""
 
     def keyed(schema: str) -> Any:
-        read = mixedmode.read(history=world.history(BACKLOG), live=world.live())
+        read = world.read(BACKLOG)
         return read.groupBy("key").transformWithState(Counts(), schema, "append", "none")
 
     failed = deliver(world, keyed("key string, `how many` long, day date"), refuse, "append")

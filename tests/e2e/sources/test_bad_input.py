@@ -107,12 +107,12 @@ def test_bad_option(world: World, options: dict[str, str], parts: list[str]) -> 
 def test_missing_key_column(world: World) -> None:
     """A key column that does not exist is named, with what may be meant."""
     with pytest.raises(PlanError, match="key column kye does not exist; did you mean key"):
-        mixedmode.read(history=world.history(EVENTS)).groupBy("kye")
+        world.read(EVENTS, live=False).groupBy("kye")
 
 
 def test_missing_and_mistyped_time_column(world: World) -> None:
     """The event-time column must exist and be a timestamp."""
-    frame = mixedmode.read(history=world.history(EVENTS))
+    frame = world.read(EVENTS, live=False)
     with pytest.raises(PlanError, match="tss"):
         frame.withWatermark("tss", "1 hour")
     with pytest.raises(PlanError, match="value is of type bigint"):
@@ -130,7 +130,7 @@ def test_a_key_that_is_a_function_in_sql(world: World) -> None:
     """Spark plans such a key as a step of its own; the error says what to do instead."""
     world.spark.sql("create or replace temporary function twice(x long) returns long return x * 2")
     with pytest.raises(PlanError, match=r"twice\(value\).* as plain keys; compute it with withColumn"):
-        mixedmode.read(history=world.history(EVENTS)).groupBy(F.expr("twice(value)"))
+        world.read(EVENTS, live=False).groupBy(F.expr("twice(value)"))
 
 
 def test_different_schemas_name_the_columns(world: World) -> None:
@@ -143,7 +143,7 @@ def test_different_schemas_name_the_columns(world: World) -> None:
 def test_unsupported_aggregate_lists_the_supported(world: World) -> None:
     """An aggregate function that cannot be split into partials is refused with the list of those that can."""
     with pytest.raises(PlanError, match=r"(?s)histogram_numeric.*(sum|count)"):
-        mixedmode.read(history=world.history(EVENTS)).groupBy("key").agg(F.histogram_numeric("value", F.lit(3)))
+        world.read(EVENTS, live=False).groupBy("key").agg(F.histogram_numeric("value", F.lit(3)))
 
 
 # -- the processor -----------------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class Wrong(StatefulProcessor):
 )
 def test_row_that_does_not_fit(world: World, row: Any, parts: list[str]) -> None:
     """A yielded row that does not fit fails the query, naming field, value and key; nothing is visible."""
-    keyed = mixedmode.read(history=world.history(EVENTS)).groupBy("key")
+    keyed = world.read(EVENTS, live=False).groupBy("key")
     cause = failed(world.start(keyed.transformWithState(Wrong(row), "key string, n long not null", "append", "none")))
     assert isinstance(cause, OutputSchemaError)
     assert all(part in str(cause) for part in parts), str(cause)
@@ -187,7 +187,7 @@ def test_error_in_a_handler_reaches_the_user(world: World) -> None:
         def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
             raise ZeroDivisionError("the user's own mistake")
 
-    keyed = mixedmode.read(history=world.history(EVENTS)).groupBy("key")
+    keyed = world.read(EVENTS, live=False).groupBy("key")
     cause = failed(world.start(keyed.transformWithState(Failing(()), "key string", "append", "none")))
     assert "the user's own mistake" in str(cause)
     assert world.output() == []
@@ -200,7 +200,7 @@ def test_error_in_a_handler_reaches_the_user(world: World) -> None:
 def test_location_of_another_job(world: World) -> None:
     """A location that belongs to a job with another key is refused, naming the difference; its output stays."""
     finished_job(world)
-    keyed = mixedmode.read(history=world.history(EVENTS)).withWatermark("ts", "0 seconds").groupBy("value")
+    keyed = world.read(EVENTS, live=False).withWatermark("ts", "0 seconds").groupBy("value")
     other = keyed.transformWithState(support.Sessions(), support.SESSION_SCHEMA, "append", "eventTime")
     cause = refused(world, other)
     assert isinstance(cause, CheckpointMismatchError)

@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import mixedmode
 import pytest
 import support
 from failing import fail_at
@@ -72,7 +71,7 @@ def test_late_rows_of_an_aggregate_are_those_whose_window_is_over(world: World, 
     """Exactly the rows that count as dropped are handed out: of sliding windows, those that no open window has.  (Of
     tumbling ones: the test of several stages.)"""
     world.land([("k", 1000, 0)])
-    frame = mixedmode.read(live=world.live()).withWatermark("ts", "0 seconds")
+    frame = world.read().withWatermark("ts", "0 seconds")
     batch = [*SECOND, ("k", None, 6)]  # a null in a window is in no window, and nothing to drop
     query = run(world, frame.groupBy("key", F.expr(key)).agg(F.count("*")), batch)
 
@@ -85,7 +84,7 @@ def test_a_row_in_time_keeps_its_session_in_time(world: World) -> None:
     """A row that alone would be late is none if rows of the same micro-batch join it to a session that is open."""
     world.land([("k", 1000, 0)])
     keyed = (
-        mixedmode.read(live=world.live())
+        world.read()
         .withWatermark("ts", "0 seconds")
         .groupBy("key", F.session_window("ts", "4 seconds"))
         .agg(F.count("*"))
@@ -209,7 +208,7 @@ def test_each_stage_hands_out_what_was_late_for_it(world: World, monkeypatch: py
     """In stage=<uid>, with the columns of the rows that it takes and the watermark they were behind there; exactly once
     through a failure after they were staged.  Rows in are rows used and rows late."""
     world.land([("k", 1000, 0)])
-    job = of_three_stages(mixedmode.read(live=world.live()))
+    job = of_three_stages(world.read())
     first = run(world, job)
     fail_at(monkeypatch, "epoch-before-apply=raise")
     world.land([("k", 500, 1), ("k", 998, 2), ("k", 1004, 7), ("k", 1005, 500), ("k", 1006, 1)])

@@ -39,7 +39,7 @@ def test_a_deduplication_goes_on_with_the_same_state(spark: SparkSession, tmp_pa
     found, new = {}, [("new", END_S + 500, 1), ("new", END_S + 501, 2)]
     for engine in ENGINES:
         world = World(spark, tmp_path / engine)
-        keyed = make(mixedmode.read(history=world.history(HISTORY), live=world.live()))
+        keyed = make(world.read(HISTORY))
         landings = [partial(world.land, events) for events in (HISTORY[-20:], *LIVE, new)]
         found[engine] = run(world, keyed, engine, landings)
     assert found["arrow"] == found["spark"]
@@ -73,7 +73,7 @@ def test_a_join_goes_on_with_the_same_state(spark: SparkSession, tmp_path: Any) 
 
 def test_explain_says_who_reads_the_rows(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """Small histories are Spark's, as it reads them as fast; an option has tasks read them all the same."""
-    keyed = mixedmode.read(history=world.history(HISTORY), live=world.live()).withWatermark("ts", DELAY)
+    keyed = world.read(HISTORY).withWatermark("ts", DELAY)
     for engine, said in (("auto", "spark (auto: the files have 0.0 MiB"), ("arrow", "deduplicate their rows")):
         writer = keyed.dropDuplicates(["key"]).writeStream.option("path", str(world.out))
         writer = writer.option("checkpointLocation", str(world.checkpoints))

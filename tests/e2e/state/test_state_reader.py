@@ -53,7 +53,7 @@ class Ledger(StatefulProcessor):
 
 
 def ledger(world: World) -> Any:
-    keyed = mixedmode.read(history=world.history(HISTORY), live=world.live()).withWatermark("ts", "0 seconds")
+    keyed = world.read(HISTORY).withWatermark("ts", "0 seconds")
     return keyed.groupBy("key").transformWithState(Ledger(), "key string", "append", "eventTime")
 
 
@@ -230,7 +230,7 @@ def test_a_running_job_is_read_and_not_disturbed(world: World) -> None:
 def test_an_aggregate_with_windows(world: World) -> None:
     """Windows are key columns under Spark's names, buffers are fields named by their SQL."""
     keyed = (
-        mixedmode.read(history=world.history(HISTORY), live=world.live())
+        world.read(HISTORY)
         .withWatermark("ts", "1000 days")
         .groupBy("key", F.window("ts", "10 minutes"))
         .agg(F.count("*").alias("n"), F.sum("value").alias("total"), F.avg("value").alias("mean"))
@@ -273,7 +273,7 @@ def test_an_aggregate_with_windows(world: World) -> None:
 def test_an_aggregate_with_sessions(world: World) -> None:
     """Each open session is a row, with its start and end."""
     keyed = (
-        mixedmode.read(history=world.history(HISTORY), live=world.live())
+        world.read(HISTORY)
         .withWatermark("ts", "1000 days")
         .groupBy("key", F.session_window("ts", f"{support.GAP_S} seconds"))
         .agg(F.count("*").alias("n"), F.sum("value").alias("total"))
@@ -308,9 +308,7 @@ class Remembers(StatefulProcessor):
 @pytest.mark.slow
 def test_expired_values_and_keys_of_any_name(world: World) -> None:
     """Expired values are not shown, of others the expiry is; key columns may be named like the reader's own."""
-    keyed = mixedmode.read(history=world.history(HISTORY), live=world.live()).groupBy(
-        F.col("value").alias("dotted.name"), F.col("key").alias("value")
-    )
+    keyed = world.read(HISTORY).groupBy(F.col("value").alias("dotted.name"), F.col("key").alias("value"))
     lived(world, keyed.transformWithState(Remembers(), "key string", "append", "processingTime"))
     reader = mixedmode.state_reader(str(world.checkpoints), world.spark)
     threading.Event().wait(0.01)  # the short value's one millisecond

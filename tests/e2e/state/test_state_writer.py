@@ -183,7 +183,7 @@ def test_history_goes_through_operators_of_any_kind(worlds: Any) -> None:
     """A deduplication and an aggregate begin with what the history has made of them; keys of theirs can be removed."""
 
     def job(world: World) -> Any:
-        rows = mixedmode.read(history=world.history([*PAST, *PAST[:20]]), live=world.live())
+        rows = world.read([*PAST, *PAST[:20]])
         unique = rows.withWatermark("ts", "10 hours").dropDuplicates(["key", "ts"]).uid("unique")
         return unique.groupBy("key").agg(F.sum("value").alias("total"), F.count("*").alias("rows")).uid("totals")
 
@@ -315,7 +315,7 @@ def test_what_does_not_fit_is_refused_by_name(seeded: tuple[World, Path], tmp_pa
         mixedmode.state_writer("job")  # type: ignore[arg-type]
     with pytest.raises(OptionError, match=r"pipeline.max-parallelism is 64, .* written with 128"):
         mixedmode.state_writer(writer_of(world, accounts(world), **{"pipeline.max-parallelism": 64}), savepoint=path)
-    other = mixedmode.read(live=world.live()).withWatermark("ts", "0 seconds").groupBy("value")
+    other = world.read().withWatermark("ts", "0 seconds").groupBy("value")
     keyed = writer_of(world, other.transformWithState(Account(), SCHEMA, "append", "eventTime").uid("accounts"))
     with pytest.raises(mixedmode.CheckpointMismatchError, match="its key is key string, this job's is value int64"):
         mixedmode.state_writer(keyed, savepoint=path)

@@ -68,7 +68,7 @@ def ours(worlds: Callable[[], World], spark: SparkSession) -> StateReader:
     """Our state of the events."""
     world = worlds()
     world.land(EVENTS)
-    query = live(world.start(keyed(mixedmode.read(live=world.live()))))
+    query = live(world.start(keyed(world.read())))
     query.stop()
     assert query.exception() is None
     return mixedmode.state_reader(str(world.checkpoints), spark)

@@ -46,7 +46,7 @@ class Swapped(StatefulProcessor):
 def test_rows_of_a_processor_go_by_name(world: World) -> None:
     """As in stock transformWithState, a Row's fields are matched by name, also those of nested structs."""
     keyed = (
-        mixedmode.read(history=world.history(EVENTS))
+        world.read(EVENTS, live=False)
         .groupBy("key")
         .transformWithState(Swapped(), "least long, most long, pair struct<least:long,most:long>", "append", "none")
     )

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import mixedmode
 import pytest
 import support
 from mixedmode import MixedQuery
@@ -115,7 +114,7 @@ def test_sink_that_shows_at_once_has_its_time_in_progress(world: World) -> None:
 @pytest.mark.parametrize("value", ["sum(value)", "sum(value) + 1"], ids=["aggregate", "expression"])
 def test_rows_that_nobody_takes_are_counted(world: World, value: str) -> None:
     """With noop the output rows are counted, though none is written."""
-    frame = mixedmode.read(history=world.history(EVENTS)).groupBy("key").agg(F.expr(value).alias("total"))
+    frame = world.read(EVENTS, live=False).groupBy("key").agg(F.expr(value).alias("total"))
     query = frame.writeStream.format("noop").option("checkpointLocation", str(world.checkpoints)).start()
     query.awaitTermination()
     (backlog,) = epochs(query)

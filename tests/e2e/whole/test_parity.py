@@ -191,7 +191,7 @@ def test_the_order_of_timers_does_not_depend_on_the_final_watermark(
 @pytest.mark.parametrize("mode", ["mixed", "batch"])
 def test_a_bounded_history_is_as_orderly_as_one_that_goes_on(world: World, mode: str) -> None:
     """In-order, timers fire between the rows of a history that no live source follows (P5)."""
-    rows = mixedmode.read(history=world.history(FIVE)).withWatermark("ts", f"{DELAY_S} seconds").groupBy("key")
+    rows = world.read(FIVE, live=False).withWatermark("ts", f"{DELAY_S} seconds").groupBy("key")
     schema = "key string, start long, count long, seen long"
     keyed = rows.transformWithState(TimerSessions(), schema, "append", "eventTime")
     world.start(keyed, {"execution.runtime-mode": mode, "pipeline.timers": "in-order"}).awaitTermination(300)
@@ -212,7 +212,7 @@ def test_timers_of_timers_at_the_end_of_input_are_counted_and_told_once(
 ) -> None:
     """At the end of all input they are ignored, which progress and one warning say (X13)."""
     keyed = (
-        mixedmode.read(history=world.history([(key, second, 0) for key in "ab" for second in (1, 2, 3)]))
+        world.read([(key, second, 0) for key in "ab" for second in (1, 2, 3)], live=False)
         .withWatermark("ts", "0 seconds")
         .groupBy("key")
         .transformWithState(Reorder(), "key string, start long, count long, seen long", "append", "eventTime")

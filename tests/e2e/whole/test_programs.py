@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import mixedmode
 import pytest
 import support
 from pyspark.errors import StreamingQueryException
@@ -44,7 +43,7 @@ def test_one_of_several_queries_fails(world: World) -> None:
     gives its own result; when one fails, ``awaitAnyTermination`` raises its error, and the others go on."""
     spark, totals = world.spark, Totals()
     spark.streams.resetTerminated()
-    rows = mixedmode.read(history=world.history(PARTS[0]), live=world.live())
+    rows = world.read(PARTS[0])
     summed = rows.groupBy("key").agg(F.sum("value").alias("total"))
     first = rows.dropDuplicates(["key"]).select("key")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import mixedmode
 import pytest
 import support
 from pyspark.sql import Row, SparkSession
@@ -67,7 +66,7 @@ def stock(spark: SparkSession, worlds: Any) -> list[tuple[Any, ...]]:
 def test_stream_agrees_with_stock(world: World, stock: list[tuple[Any, ...]], mode: str) -> None:
     """From a live source alone, the stream fires and drops exactly what stock transformWithState does (X17)."""
     keyed = (
-        mixedmode.read(live=world.live())
+        world.read()
         .withWatermark("ts", DELAY)
         .groupBy("key")
         .transformWithState(OrderedSessions(), support.SESSION_SCHEMA, "append", "eventTime")
