@@ -235,6 +235,11 @@ def live(query: MixedQuery) -> MixedQuery:
 def finish(query: MixedQuery | StreamingQuery) -> None:
     """Has the query process all that is there, and end without an error."""
     query.processAllAvailable()
+    stop(query)
+
+
+def stop(query: MixedQuery | StreamingQuery) -> None:
+    """Has the query end without an error."""
     query.stop()
     assert query.exception() is None, query.exception()
 

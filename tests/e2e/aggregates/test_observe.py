@@ -47,8 +47,7 @@ def test_each_epoch_says_what_has_passed_it(world: World) -> None:
     query = support.live(world.start(observed_hours(frame), options))
     parts = [*PARTS[1:], FLUSH, late]
     world.feed(query, *parts)
-    query.stop()
-    assert query.exception() is None
+    support.stop(query)
 
     with_rows = [one for one in query.recentProgress if one["observedMetrics"]["raw"].n]
     epochs = [PARTS[0], *parts]

@@ -70,8 +70,7 @@ def run_over_the_switch(world: World, job: Any) -> mixedmode.MixedQuery:
     """History, then epochs with rows and by timers alone, cut anywhere."""
     query = support.live(world.start(job, OBSERVED))
     world.feed(query, EVENTS[90:95], EVENTS[95:], support.flush_after(EVENTS))
-    query.stop()
-    assert query.exception() is None
+    support.stop(query)
     return query
 
 

@@ -90,8 +90,7 @@ def test_sessions_made_before_the_grouping_are_merged(world: World) -> None:
     options = {"execution.backlog.final-watermark": "observed", "execution.checkpointing.interval": "1 hour"}
     query = support.live(world.start(sessions(frame), options))
     world.feed(query, events[40:50], events[50:], support.flush_after(events))
-    query.stop()
-    assert query.exception() is None
+    support.stop(query)
     rows = [(key, support.at(seconds), value) for key, seconds, value in events]
     batch = world.spark.createDataFrame(rows, support.ROW_SCHEMA).groupBy("key", F.session_window("ts", "5 minutes"))
     expected = [

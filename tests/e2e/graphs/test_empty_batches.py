@@ -82,8 +82,7 @@ def test_a_micro_batch_without_rows_takes_no_job_and_counts_as_one(world: World,
         assert last is not None and last["numInputRows"] == 0
         if job is hours:
             assert last["observedMetrics"]["seen"].n == 0
-    query.stop()
-    assert query.exception() is None
+    support.stop(query)
     if job is hours:
         made = [(key, support.at(seconds), value) for key, seconds, value in EVENTS]
         rows = hours(world.spark.createDataFrame(made, support.ROW_SCHEMA)).collect()

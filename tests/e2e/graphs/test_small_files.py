@@ -40,8 +40,7 @@ def test_a_task_reads_small_files_until_it_has_to_leave_them_to_spark(
         in_task.append(set())
         world.land_tables(rows.cast(narrow) if number == 4 else rows)
         query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None
+    support.stop(query)
     # The first one shows what the files are; in the fifth one the task tries.
     assert False in in_task[0] and all(True in each for each in in_task[1:5]), in_task
     assert not any(True in each for each in in_task[5:]), in_task

@@ -122,7 +122,6 @@ def taken(writer: Any, world: World, change: Callable[[], None]) -> tuple[Any, d
     query = writer.foreachBatch(take).option("checkpointLocation", str(world.checkpoints))
     query = query.trigger(availableNow=True).start()
     query.awaitTermination(300)
-    assert query.exception() is None
     return query.recentProgress, found
 
 

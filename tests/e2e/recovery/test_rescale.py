@@ -179,8 +179,7 @@ def test_events_go_along_to_other_shards(world: World) -> None:
     while [coordinator.heard.get(shard) for shard in range(4)] != [coordinator.sent] * 4:
         assert query.isActive, query.exception()
         query.awaitTermination(0.02)
-    query.stop()
-    assert query.exception() is None
+    support.stop(query)
     assert coordinator.resets == [*range(3), *range(5), *range(1), *range(4)]
     last = {key: max(n for one, n in world.output() if one == key) for key, _ in world.output()}
     assert last == Counter(key for key, _, _ in EVENTS[:200])

@@ -44,8 +44,7 @@ def first(worlds: Any) -> World:
     world: World = worlds()
     query = live(world.start(job(world), OBSERVED))
     world.feed(query, EVENTS[80:110], EVENTS[110:140])
-    query.stop()
-    assert query.exception() is None
+    support.stop(query)
     return world
 
 
@@ -156,8 +155,7 @@ def test_failed_restore_is_done_again(second: World, monkeypatch: pytest.MonkeyP
     error = support.refusal(lambda: second.start(job(second), OBSERVED))
     assert isinstance(error, CheckpointError) and "was cut short" in str(error)
     query = live(second.start(job(second), from_savepoint(second)))
-    query.stop()
-    assert query.exception() is None
+    support.stop(query)
 
 
 def test_used_location_is_not_overwritten(first: World, second: World) -> None:
@@ -195,8 +193,7 @@ def test_unclaimed_operator(second: World) -> None:
     query = live(
         second.start(renamed, from_savepoint(second, **{"execution.savepoint.ignore-unclaimed-state": "true"}))
     )
-    query.stop()
-    assert query.exception() is None
+    support.stop(query)
     assert mixedmode.state_reader(str(second.checkpoints)).state("open").count() == 0
 
 
@@ -223,8 +220,7 @@ def test_unclaimed_variable(second: World) -> None:
     query = live(
         second.start(changed, from_savepoint(second, **{"execution.savepoint.ignore-unclaimed-state": "true"}))
     )
-    query.stop()
-    assert query.exception() is None
+    support.stop(query)
 
 
 def test_other_max_parallelism(second: World) -> None:

@@ -43,8 +43,7 @@ def run_live(world: World, options: dict[str, str]) -> Run:
     world.land(EVENTS[HISTORY:WAITING])
     query = support.live(world.start(support.sessions(world.history(EVENTS[:HISTORY]), world.live()), options))
     world.feed(query, EVENTS[WAITING:FIRST], EVENTS[FIRST:], support.flush_after(EVENTS))
-    query.stop()
-    assert query.exception() is None
+    support.stop(query)
     return Run(world, query, world.expected(EVENTS))
 
 

@@ -61,8 +61,7 @@ def test_live_query_makes_pauses(world: World, tmp_path: Path) -> None:
     query.pause()
     world.land(EVENTS[120:140])
     wait_until(query, lambda: source.query.status["isDataAvailable"] and source.query.status["isTriggerActive"])
-    query.stop()
-    assert query.exception() is None
+    support.stop(query)
     with pytest.raises(QueryError, match="cannot be resumed: the query has ended"):
         query.resume()
 

@@ -156,5 +156,4 @@ def test_a_run_without_remote_control_looks_for_nothing(world: World) -> None:
     support.live(query)
     with pytest.raises(QueryError, match="takes no requests"):
         ask(str(world.checkpoints), "stop")
-    query.stop()
-    assert query.exception() is None
+    support.stop(query)

@@ -32,8 +32,7 @@ def started(
 def closed(world: World, query: Any, events: list[support.Event]) -> list[tuple[Any, ...]]:
     """The output after a row that closes every session."""
     live_part(world, query, support.flush_after(events))
-    query.stop()
-    assert query.exception() is None
+    support.stop(query)
     return world.results()
 
 
@@ -143,8 +142,7 @@ def test_tumbling_window_over_the_switch(world: World, final: str | None) -> Non
     query = support.live(world.start(keyed, {} if final is None else {"execution.backlog.final-watermark": final}))
     backlog = len(world.output())
     live_part(world, query, live[:20], live[20:], support.flush_after(rows))
-    query.stop()
-    assert query.exception() is None
+    support.stop(query)
     windows = sorted(((row[1]["start"] - START).seconds, row[2]) for row in world.output() if row[0] == "k")
     whole = [(start, 4) for start in range(0, 100, 4)] + [(100, 2)]
     if final != "max":

@@ -250,7 +250,6 @@ def test_rows_are_taken_one_by_one_without_a_checkpoint_location(world: World, m
     world.land(counted(0), counted(1))
     query.processAllAvailable()
     assert len(list(temporary.glob("mixedmode-*/mixedmode/checkpoints"))) == 1
-    query.stop()
-    assert query.exception() is None
+    support.stop(query)
     assert lines.by_call == {1: counts_after(0), 2: counts_after(0, 1)}
     assert list(temporary.glob("mixedmode-*")) == []

@@ -8,6 +8,7 @@ from typing import Any
 
 import mixedmode
 import pytest
+import support
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from support import World, live
@@ -27,8 +28,7 @@ def run(world: World, keyed: Any, engine: str, landings: Sequence[Callable[[], o
     for land in landings:
         land()
         query.processAllAvailable()
-    query.stop()
-    assert query.exception() is None
+    support.stop(query)
     return [*found, world.output(), state_of(world)]
 
 

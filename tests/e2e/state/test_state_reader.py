@@ -221,8 +221,7 @@ def test_a_running_job_is_read_and_not_disturbed(world: World) -> None:
         world.feed(query, part)
         frame = mixedmode.state_reader(str(world.checkpoints), world.spark).state("sums")
         seen.append(frame.agg(F.sum("value.count")).first()[0])
-    query.stop()
-    assert query.exception() is None
+    support.stop(query)
     assert seen == [len(HISTORY) + 20, len(EVENTS)]
 
 

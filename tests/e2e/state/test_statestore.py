@@ -9,6 +9,7 @@ from typing import Any
 
 import mixedmode
 import pytest
+import support
 from mixedmode import StateReader
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -69,8 +70,7 @@ def ours(worlds: Callable[[], World], spark: SparkSession) -> StateReader:
     world = worlds()
     world.land(EVENTS)
     query = live(world.start(keyed(world.read())))
-    query.stop()
-    assert query.exception() is None
+    support.stop(query)
     return mixedmode.state_reader(str(world.checkpoints), spark)
 
 

@@ -70,7 +70,6 @@ def test_any_cut_gives_what_batch_gives(pair: Pair, how: str) -> None:
         check(query)
     assert not any(one["numRowsDroppedByWatermark"] for p in query.recentProgress for one in p["stateOperators"])
     query.stopWithSavepoint(str(pair.left.folder / "drained"), drain=True)
-    assert query.exception() is None
     assert joins.shown(pair.left.output()) == pair.expected(rows, how, condition)
     reader = mixedmode.state_reader(str(pair.left.folder / "drained"), pair.spark)
     assert (reader.timers().count(), reader.state().count()) == (0, 0)

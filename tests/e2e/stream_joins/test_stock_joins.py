@@ -45,7 +45,6 @@ def taken(writer: Any, checkpoints: str) -> tuple[Any, dict[int, list[str]]]:
 
     query = writer.foreachBatch(take).option("checkpointLocation", checkpoints).trigger(availableNow=True).start()
     query.awaitTermination(300)
-    assert query.exception() is None
     return query.recentProgress, found
 
 

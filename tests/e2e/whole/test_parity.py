@@ -110,8 +110,7 @@ def live(world: World, keyed: Any, options: dict[str, str], *parts: list[support
 
 
 def output(world: World, query: MixedQuery) -> list[tuple[Any, ...]]:
-    query.stop()
-    assert query.exception() is None
+    support.stop(query)
     return world.results()
 
 
