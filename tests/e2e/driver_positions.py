@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -70,13 +70,6 @@ class Copy(StatefulProcessor):
             time.sleep(0.05)
 
 
-def wait_for(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not what():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
-
-
 def is_held(world: support.World, query: mixedmode.MixedQuery) -> bool:
     """True if the job is held in its history; raises what ended it."""
     if error := query.exception():
@@ -106,7 +99,7 @@ def main(folder: Path, life: str) -> None:
         )
         query = world.start(described, {"pipeline.parallelism": 1, **options})
         if life == "first":
-            wait_for(partial(is_held, world, query))
+            support.wait_until(partial(is_held, world, query), WAIT_S)
         else:
             run_to_the_end(world, query, kind, name)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -120,7 +113,7 @@ def run_to_the_end(world: support.World, query: mixedmode.MixedQuery, kind: str,
     feeds.append(world.folder / "feed", *LATER)
     if kind == "rate":
         before = len(support.committed(world.out))
-        wait_for(lambda: is_growing(world, query, before))
+        support.wait_until(lambda: is_growing(world, query, before), WAIT_S)
     support.finish(query)
     query.awaitTermination(WAIT_S)
 

@@ -267,6 +267,14 @@ def wait_until(true: Callable[[], bool], seconds: float = 300) -> None:
         time.sleep(0.02)
 
 
+def wait_beside(query: MixedQuery, true: Callable[[], object], seconds: float = 300) -> None:
+    """Return when something is true that the query does by itself; it may not end meanwhile."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, query.lifecycle
+        assert query.awaitTermination(0.02) is False
+
+
 def is_at_rest(query: MixedQuery) -> bool:
     """Nothing is done beside epochs: no checkpoint is completed, no state compacted, no file removed."""
     with query._runner.context.turn:

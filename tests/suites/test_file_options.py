@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import support
 from pyspark.sql import SparkSession
 
 from .watched import WAYS, Landing, Watched, both, read, running, source, whole
@@ -143,7 +143,7 @@ def test_files_that_are_read_are_deleted_or_archived_except_the_last_ones(
             seen = [(watched.rows(), first.exists())]
             second = landing.text("keep2", name="second.txt")
             seen.append((watched.rows(), second.exists()))
-        until(lambda: not first.exists())
+        support.wait_until(lambda: not first.exists())
         return (
             seen,
             second.exists(),
@@ -158,11 +158,3 @@ def test_files_that_are_read_are_deleted_or_archived_except_the_last_ones(
 
 def files_in(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*.txt") if path.is_file()]
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Spark cleans up beside its micro-batches."""
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

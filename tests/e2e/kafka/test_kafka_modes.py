@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import kafka_support
@@ -56,9 +55,7 @@ def test_a_topic_that_is_behind_is_backlog_again(world: World, kafka: Broker) ->
     query = support.live(world.start(numbered(job), {"pipeline.backlog.watermark-lag-threshold": "1 hour"}))
     assert not query.status["isBacklog"]
     send(kafka, topic, range(300, 330))
-    deadline = time.monotonic() + 120
-    while len(support.details(query, "switch")) < 4:
-        assert time.monotonic() < deadline and query.awaitTermination(0.05) is False, query.lifecycle
+    support.wait_beside(query, lambda: len(support.details(query, "switch")) >= 4, 120)
     switches = [detail.split(" after")[0] for detail in support.details(query, "switch")]
     assert switches[-2:] == ["live isBacklog=true", "live isBacklog=false"]
     send(kafka, topic, range(330, 340))

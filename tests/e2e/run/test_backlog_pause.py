@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -48,13 +48,6 @@ class Patient(support.Sessions):
         yield from super().handleInputRows(key, rows, timerValues)
 
 
-def wait_until(query: MixedQuery, holds: Callable[[], object]) -> None:
-    """Wait for something that a running query will do."""
-    while not holds():
-        assert query.isActive, query.exception()
-        query.awaitTermination(0.02)
-
-
 def begun(folder: Path) -> Counter[int]:
     """How often each shard was begun with."""
     return Counter(int(path.name.split("-")[0]) for path in folder.iterdir() if path.name != "go")
@@ -82,10 +75,10 @@ def test_pause_comes_between_shards(world: World, tmp_path: Path, limit: dict[st
     world.land(EVENTS[100:140])
     history = world.history(EVENTS[:100])
     query = start(world, history, folder, limit)
-    wait_until(query, lambda: folder.exists() and len(begun(folder)) == 2)
+    support.wait_beside(query, lambda: folder.exists() and len(begun(folder)) == 2)
     with ThreadPoolExecutor(1) as others:
         paused = others.submit(query.pause)
-        wait_until(query, marker.exists)
+        support.wait_beside(query, marker.exists)
         assert not paused.done() and not query.status["isPaused"]
         (folder / "go").touch()
         paused.result(300)
@@ -120,7 +113,7 @@ def test_pause_while_a_backlog_is_read(world: World, tmp_path: Path) -> None:
     history = world.history(EVENTS[:140])
     options = {"execution.backlog.final-watermark": "max"}  # no look ahead
     query = start(world, history.mapInArrow(slowly, history.schema), folder, options)
-    wait_until(query, reading.exists)
+    support.wait_beside(query, reading.exists)
     query.pause()
     assert query.status["isPaused"] and not begun(folder)
     read.touch()

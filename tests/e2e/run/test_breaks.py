@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -46,10 +45,7 @@ class Told(mixedmode.RunListener):
 
     def wait_for_ends(self, count: int) -> None:
         """Return when the ends of so many runs have been heard."""
-        deadline = time.monotonic() + 300
-        while sum(isinstance(one, events.RunEnded) for one in self.events) < count:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        support.wait_until(lambda: sum(isinstance(one, events.RunEnded) for one in self.events) >= count)
 
     def onEvent(self, event: events.RunEvent) -> None:
         assert self.may.wait(600)

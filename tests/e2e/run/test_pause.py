@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,6 @@ from support import World
 
 OBSERVED = {"execution.backlog.final-watermark": "observed", "execution.checkpointing.interval": "1 hour"}
 EVENTS = support.stream_of(160, seed=21)
-
-
-def wait_until(query: MixedQuery, holds: Callable[[], bool]) -> None:
-    """Wait for something that a running query will do."""
-    while not holds():
-        assert query.isActive, query.exception()
-        query.awaitTermination(0.02)
 
 
 @pytest.mark.slow
@@ -37,7 +29,7 @@ def test_live_query_makes_pauses(world: World, tmp_path: Path) -> None:
     world.land(EVENTS[60:90])
     query = start()
     world.land(EVENTS[90:100])
-    wait_until(query, lambda: query.status["epoch"] >= 2)
+    support.wait_beside(query, lambda: query.status["epoch"] >= 2)
     query.pause()
     epoch, status = query.status["epoch"], query.status
     assert (status["isPaused"], status["message"], status["phase"]) == (True, "live (paused)", "live")
@@ -48,7 +40,9 @@ def test_live_query_makes_pauses(world: World, tmp_path: Path) -> None:
     world.land(EVENTS[100:120])
     source = query._runner.context.live
     assert source is not None and source.query is not None
-    wait_until(query, lambda: source.query.status["isDataAvailable"] and source.query.status["isTriggerActive"])
+    support.wait_beside(
+        query, lambda: source.query.status["isDataAvailable"] and source.query.status["isTriggerActive"]
+    )
     assert query.savepoint(tmp_path / "in-pause") == str(tmp_path / "in-pause")
     query.pause()  # again
     assert query.status["epoch"] == epoch and query.status["isPaused"]
@@ -60,7 +54,9 @@ def test_live_query_makes_pauses(world: World, tmp_path: Path) -> None:
 
     query.pause()
     world.land(EVENTS[120:140])
-    wait_until(query, lambda: source.query.status["isDataAvailable"] and source.query.status["isTriggerActive"])
+    support.wait_beside(
+        query, lambda: source.query.status["isDataAvailable"] and source.query.status["isTriggerActive"]
+    )
     support.stop(query)
     with pytest.raises(QueryError, match="cannot be resumed: the query has ended"):
         query.resume()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import mixedmode
+import support
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -51,13 +50,6 @@ class Job:
         return len([path for path in self._folder.glob("checkpoints/**/commits/*") if path.name.isdigit()])
 
 
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_live_files_stay_until_a_checkpoint_holds_their_rows(spark: SparkSession, tmp_path: Path) -> None:
     """Then all go but those of the last micro-batch, which go with a later run. What Spark's query gives to its cleaner
     when that has been taken from it does no harm."""
@@ -68,13 +60,13 @@ def test_live_files_stay_until_a_checkpoint_holds_their_rows(spark: SparkSession
         before = job.committed
         for number, words in enumerate(("a c", "a", "b b")):
             job.land(f"{number}.txt", words)
-            until(lambda done=before + number: job.committed > done)  # type: ignore[misc]
+            support.wait_until(lambda done=before + number: job.committed > done)  # type: ignore[misc]
         # Only now they are certainly those of the query that runs, not those of the one that has caught up.
         for cleaner in query._runner.context.live.cleaners.values():
             # As Spark's query does if it was about to when the cleaner was taken from it; there is no such file.
             cleaner.cleaner.clean(cleaner.entry(str(tmp_path / "gone"), 0, 0))
         job.land("3.txt", "c")
-        until(lambda: job.committed > before + 3)
+        support.wait_until(lambda: job.committed > before + 3)
         assert job.files == {"0.txt", "1.txt", "2.txt", "3.txt"}, "only the history is in a checkpoint"
         query.processAllAvailable()
     finally:

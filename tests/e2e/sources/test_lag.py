@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import support
-from mixedmode import MixedQuery
 from support import World
 
 #: Years old: every watermark of theirs lags by more than any threshold.
 EVENTS = support.stream_of(60, seed=5)
-
-
-def until(query: MixedQuery, reached: Callable[[], bool]) -> None:
-    """Wait for the running query to get somewhere by itself; nothing asks it to."""
-    deadline = time.monotonic() + 300
-    while not reached():
-        assert time.monotonic() < deadline, query.lifecycle
-        assert query.awaitTermination(0.05) is False
 
 
 def test_idle_source_of_old_rows_leaves_backlog(world: World) -> None:
@@ -35,16 +23,16 @@ def test_idle_source_of_old_rows_leaves_backlog(world: World) -> None:
     assert not query.status["isBacklog"]
 
     world.land(EVENTS[20:40])
-    until(query, lambda: len(support.details(query, "switch")) >= 4)
+    support.wait_beside(query, lambda: len(support.details(query, "switch")) >= 4)
     switches = [detail.split(" after")[0] for detail in support.details(query, "switch")]
     assert switches[-2:] == ["live isBacklog=true", "live isBacklog=false"]
     assert support.details(query, "switch")[-1].endswith("nothing waits at the source")
-    until(query, lambda: query.status["checkpoint"] >= 2)
+    support.wait_beside(query, lambda: query.status["checkpoint"] >= 2)
     assert [progress.mode for progress in query.recentProgress if progress.numInputRows][-1] == "backlog"
 
     seen = len(support.details(query, "switch"))
     world.land([*EVENTS[40:], *support.flush_after(EVENTS)])
     expected = world.expected(EVENTS)
-    until(query, lambda: world.results() == expected)
+    support.wait_beside(query, lambda: world.results() == expected)
     assert len(support.details(query, "switch")) == seen
     assert [progress.mode for progress in query.recentProgress if progress.numInputRows][-1] == "streaming"

@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -69,14 +68,14 @@ def test_status_of_a_running_job_obeys_each_limit(worlds: Callable[[], World]) -
         assert calm["run"]["id"] == query.runId
         assert [source["name"] for source in calm["sources"]] == ["history", "live"]
         for limit, reason in (("--max-lag", "lags by"), ("--max-silence", "has not got on for")):
-            _wait_until(lambda limit=limit: run("status", world.checkpoints, limit, "1 ms").exit_code == 4)
+            support.wait_until(lambda limit=limit: run("status", world.checkpoints, limit, "1 ms").exit_code == 4)
             broken = run("status", world.checkpoints, limit, "1 ms", "--json")
             (problem,) = json.loads(broken.stdout)["problems"]
             assert reason in problem
         epochs = query.lastProgress.batchId
         world.land(support.flush_after(EVENTS))
-        _wait_until(lambda: query.lastProgress.batchId > epochs)
-        _wait_until(lambda: run("status", world.checkpoints, "--max-checkpoint-age", "1 ms").exit_code == 4)
+        support.wait_until(lambda: query.lastProgress.batchId > epochs)
+        support.wait_until(lambda: run("status", world.checkpoints, "--max-checkpoint-age", "1 ms").exit_code == 4)
         broken = run("status", world.checkpoints, "--max-checkpoint-age", "1 ms", "--json")
         assert "for a checkpoint" in json.loads(broken.stdout)["problems"][0]
     finally:
@@ -94,13 +93,6 @@ def test_status_of_a_job_without_an_event_log_says_so(worlds: Callable[[], World
         assert run("status", world.checkpoints, "--max-silence", "1 h").exit_code == 1
     finally:
         query.stop()
-
-
-def _wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 300
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def test_checkpoints_are_listed(job: World) -> None:
