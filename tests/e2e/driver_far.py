@@ -18,7 +18,7 @@ from typing import Any
 import far_store
 import refusing
 import support
-from mixedmode import MixedQuery, RunListener, add_listener
+from mixedmode import RunListener, add_listener
 from mixedmode.runtime.connectors.sinks.parquet import ParquetSink
 from pyspark import cloudpickle
 
@@ -63,12 +63,6 @@ def land(world: support.World, first: int, last: int, rows: int) -> None:
     world.land(*[EVENTS[place : place + rows] for place in range(first, last, rows)])
 
 
-def in_flight(query: MixedQuery) -> bool:
-    """Whether epochs go on beside a checkpoint."""
-    assert query.isActive, query.exception()
-    return query._runner.running.checkpoints.in_flight is not None  # type: ignore[union-attr]
-
-
 def main(folder: Path, life: str, savepoint: str = "") -> None:
     for module in (refusing, far_store):
         cloudpickle.register_pickle_by_value(module)
@@ -90,10 +84,10 @@ def main(folder: Path, life: str, savepoint: str = "") -> None:
         is_slow.touch()
     land(world, *LANDS[life])
     if savepoint:
-        support.wait_until(lambda: query.status["epoch"] > epoch + 1 and in_flight(query))
+        support.wait_until(lambda: query.status["epoch"] > epoch + 1 and support.in_flight(query))
         query.savepoint(savepoint)
         land(world, *LANDS["stopped"])
-        support.wait_until(lambda: in_flight(query))
+        support.wait_until(lambda: support.in_flight(query))
     else:
         if life == "last":
             world.land(support.flush_after(EVENTS))

@@ -58,13 +58,15 @@ class Feed(DataSource):
         return SimpleReader(self.options["path"], self.options["from"])
 
 
-class StreamReader(DataSourceStreamReader):
+class _Reader:
     def __init__(self, path: str, begin: str) -> None:
         self._path, self._begin = path, begin
 
     def initialOffset(self) -> dict[str, int]:
         return {"line": len(values_of(self._path)) if self._begin == "now" else 0}
 
+
+class StreamReader(_Reader, DataSourceStreamReader):
     def latestOffset(self, *asked: Any) -> dict[str, int]:
         return {"line": len(values_of(self._path))}
 
@@ -76,13 +78,7 @@ class StreamReader(DataSourceStreamReader):
         return rows(values_of(self._path)[first:last])
 
 
-class SimpleReader(SimpleDataSourceStreamReader):
-    def __init__(self, path: str, begin: str) -> None:
-        self._path, self._begin = path, begin
-
-    def initialOffset(self) -> dict[str, int]:
-        return {"line": len(values_of(self._path)) if self._begin == "now" else 0}
-
+class SimpleReader(_Reader, SimpleDataSourceStreamReader):
     def read(self, start: dict[str, int]) -> tuple[Iterator[tuple[Any, ...]], dict[str, int]]:
         found = values_of(self._path)
         return rows(found[start["line"] :]), {"line": len(found)}

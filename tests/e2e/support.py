@@ -275,6 +275,12 @@ def wait_beside(query: MixedQuery, true: Callable[[], object], seconds: float = 
         assert query.awaitTermination(0.02) is False
 
 
+def in_flight(query: MixedQuery) -> bool:
+    """Whether a checkpoint of a query that runs is on its way now."""
+    assert query.isActive, query.exception()
+    return query._runner.running.checkpoints.in_flight is not None  # type: ignore[union-attr]
+
+
 def is_at_rest(query: MixedQuery) -> bool:
     """Nothing is done beside epochs: no checkpoint is completed, no state compacted, no file removed."""
     with query._runner.context.turn:
@@ -313,6 +319,11 @@ def refusal(start: Callable[[], MixedQuery]) -> mixedmode.MixedModeError:
         start()
     assert not isinstance(caught.value, mixedmode.QueryError)
     return caught.value
+
+
+def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
+    """All rows of a frame, sorted."""
+    return sorted((tuple(row) for row in frame.collect()), key=repr)
 
 
 def write(path: Path, events: Sequence[Event]) -> None:

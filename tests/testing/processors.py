@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
+from mixedmode.testing import Harness
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor
 
@@ -17,6 +18,12 @@ OUTPUT = "key string, what string, n long"
 def at(ms: int) -> datetime:
     """A moment as rows have it."""
     return EPOCH + timedelta(milliseconds=ms)
+
+
+def harness(processor: Any, **changes: Any) -> Harness:
+    """One whose rows and output are those of these processors, with other arguments where a test has them."""
+    given: dict[str, Any] = {"key": "k", "schema": SCHEMA, "output": OUTPUT}
+    return Harness(processor, **{**given, **changes})
 
 
 def ms_of(moment: datetime) -> int:

@@ -13,16 +13,11 @@ import pytest
 from mixedmode.errors import OptionError, PlanError, QueryError, StateSchemaError, UnknownStateError
 from mixedmode.runtime.protocols.operator_events.coordinator import OperatorCoordinator
 from mixedmode.testing import Event, Harness, Timer
-from processors import OUTPUT, SCHEMA, Buckets, Counts, CountsInPandas, Forgetful, Matches, at
+from processors import SCHEMA, Buckets, Counts, CountsInPandas, Forgetful, Matches, at, harness
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor
 
 OBSERVED = {"execution.backlog.final-watermark": "observed"}
-
-
-def harness(processor: StatefulProcessor, **changes: Any) -> Harness:
-    given: dict[str, Any] = {"key": "k", "schema": SCHEMA, "output": OUTPUT}
-    return Harness(processor, **{**given, **changes})
 
 
 @pytest.fixture

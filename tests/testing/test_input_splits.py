@@ -8,19 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mixedmode.testing import Harness
 from mixedmode.testing.input_splits import input_splits
 from orderly_stream import orderly_stream
-from processors import OUTPUT, SCHEMA, Buckets, CallCounts, Counts, at, ms_of
+from processors import Buckets, CallCounts, Counts, at, harness, ms_of
 from pyspark.sql import Row
 
 OBSERVED = {"execution.backlog.final-watermark": "observed"}
 EVENT_TIME: dict[str, Any] = {"time_mode": "eventTime", "event_time": "ts", "delay": "30 ms"}
-
-
-def harness(processor: Any, **changes: Any) -> Harness:
-    given: dict[str, Any] = {"key": "k", "schema": SCHEMA, "output": OUTPUT}
-    return Harness(processor, **{**given, **changes})
 
 
 def some_rows(seed: int, count: int = 40) -> list[tuple[str, Any, int]]:

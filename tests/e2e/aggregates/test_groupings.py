@@ -37,10 +37,6 @@ def as_batch(world: World, *parts: list[Any]) -> DataFrame:
     return world.spark.createDataFrame(rows, support.ROW_SCHEMA)
 
 
-def rows_of(frame: DataFrame) -> list[Any]:
-    return sorted((tuple(row) for row in frame.collect()), key=repr)
-
-
 @pytest.mark.slow
 def test_updates_of_a_rollup_are_stocks_batch_by_batch(world: World) -> None:
     """Windows drop late rows, the group of all rows takes them, as in stock, and equal rows of two sets are two."""
@@ -55,7 +51,7 @@ def test_updates_of_a_rollup_are_stocks_batch_by_batch(world: World) -> None:
         for batch in BATCHES:
             world.feed(stock_query, batch)
             query.processAllAvailable()
-            assert rows_of(world.spark.table("our_hours")) == rows_of(world.spark.table("stock_hours"))
+            assert support.rows_of(world.spark.table("our_hours")) == support.rows_of(world.spark.table("stock_hours"))
     finally:
         stock_query.stop()
     assert query.lastProgress is not None

@@ -62,10 +62,6 @@ def windows(frame: Any) -> Any:
     return grouped.agg(F.sum("value").alias("total"), F.count("*").alias("n"))
 
 
-def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
-    return sorted((tuple(row) for row in frame.collect()), key=repr)
-
-
 def run_over_the_switch(world: World, job: Any) -> mixedmode.MixedQuery:
     """History, then epochs with rows and by timers alone, cut anywhere."""
     query = support.live(world.start(job, OBSERVED))
@@ -93,7 +89,7 @@ def test_behind_an_aggregate(world: World) -> None:
     run_over_the_switch(world, job)
 
     expected = behind_windows(windows(frame_of(world.spark, EVENTS)), static)
-    assert world.output() == rows_of(expected)
+    assert world.output() == support.rows_of(expected)
 
 
 @pytest.mark.slow
@@ -106,7 +102,7 @@ def test_behind_a_processor(world: World) -> None:
     sessions = world.spark.createDataFrame(
         world.expected(EVENTS), "key string, start timestamp, count long, total long"
     )
-    assert world.output() == rows_of(behind_sessions(sessions, static))
+    assert world.output() == support.rows_of(behind_sessions(sessions, static))
 
 
 @pytest.mark.slow
@@ -127,7 +123,7 @@ def test_behind_a_stage_with_a_join_that_moves_rows(world: World) -> None:
     text = " ".join(str(job.writeStream.format("noop").plan()).split())
     assert "select, join, join, crossJoin, where, transform: in a Spark job of its own in each epoch" in text
     query = run_over_the_switch(world, job)
-    assert world.output() == rows_of(behind(windows(frame_of(world.spark, EVENTS)), hint=False))
+    assert world.output() == support.rows_of(behind(windows(frame_of(world.spark, EVENTS)), hint=False))
     assert sum(progress["sink"]["numOutputRows"] for progress in query.recentProgress) == len(world.output())
     assert list((world.checkpoints / "mixedmode" / "exchange").rglob("*.parquet")) == []
 
@@ -140,7 +136,7 @@ def test_a_join_that_moves_rows_is_not_done_again_at_delivery(world: World) -> N
     came: list[tuple[int, list[tuple[Any, ...]]]] = []
 
     def take(rows: DataFrame, number: int) -> None:
-        came.append((number, rows_of(rows)))
+        came.append((number, support.rows_of(rows)))
         if len(came) == 1:
             raise ConnectionError("the answer was lost")
 
@@ -199,7 +195,7 @@ def test_rows_count_though_nothing_gets_through(world: World, emptied: str) -> N
     query = world.start(job(True), OBSERVED)
     world.land(EVENTS[120:], support.flush_after(EVENTS))
     support.finish(query)
-    whole = rows_of(windows(frame_of(world.spark, EVENTS)).select("key", "window.start", "total"))
+    whole = support.rows_of(windows(frame_of(world.spark, EVENTS)).select("key", "window.start", "total"))
     stopped = support.at(EVENTS[119][1])
     still_open = {row for row in whole if row[1] + timedelta(minutes=10) > stopped}
     assert any(row[1] <= stopped for row in still_open), "no window holds rows of both runs"

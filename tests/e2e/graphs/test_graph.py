@@ -23,11 +23,6 @@ EXPECTED = support.hours_of(EVENTS)
 FLUSH = support.flush_after(EVENTS)
 
 
-def by_time(events: list[support.Event], parts: int) -> list[list[support.Event]]:
-    size = -(-len(events) // parts)
-    return [events[at : at + size] for at in range(0, len(events), size)]
-
-
 def of_flush(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Without the hours that only the flush has sessions in."""
     return [row for row in rows if row[0]["start"] <= EXPECTED[-1][0]["start"]]
@@ -49,7 +44,7 @@ def test_a_bounded_job_of_two_stages_gives_what_is_expected(world: World, mode: 
 def test_a_job_of_two_stages_goes_from_backlog_to_stream(world: World) -> None:
     """What straddles the switch is carried over in both stages; in each epoch the later stage fires up to what the
     earlier one has; nothing is late, and no file is left between the stages."""
-    parts = by_time(EVENTS, 6)
+    parts = support.parts_of(EVENTS, 6)
     world.land(parts[2])
     query = world.start(
         support.hours(world.history(parts[0] + parts[1]), world.live()), {"execution.checkpointing.interval": "1 ms"}
@@ -130,7 +125,7 @@ def test_a_failure_between_the_stages_leaves_no_trace(world: World, monkeypatch:
     """C4, C6: the first stage's job has succeeded, the epoch has not: neither stage has changed.  A run that follows
     reuses its finished shards of the first stage in the backlog, and repeats the epoch in the stream."""
     failures = EpochFailures(monkeypatch, "epoch-between-stages")
-    parts = by_time(EVENTS, 3)
+    parts = support.parts_of(EVENTS, 3)
     job = support.hours(world.history(parts[0]), world.live())
     query = world.start(job)
     with pytest.raises(mixedmode.QueryError, match="failed at epoch-between-stages"):
@@ -193,7 +188,7 @@ def test_rows_of_a_stage_come_when_they_were_emitted(world: World, cuts: int, mo
     """A later processor with event-time timers sees the watermark at which each row was emitted, and fires its timers
     between them, however the input is cut."""
     events = EVENTS[:200]
-    parts = by_time(events, cuts + 1)
+    parts = support.parts_of(events, cuts + 1)
     job = followed(world.read(parts[0]))
     query = world.start(job, {"execution.runtime-mode": mode})
     world.feed(query, *parts[1:], [("flush", events[-1][1] + 5000, 0)])
@@ -257,7 +252,7 @@ def diamond(rows: Any) -> Any:
 def test_a_diamond_has_the_lesser_watermark(world: World) -> None:
     """C11: one input, two stages with other rows and delays, a union, a third stage: nothing of either is late there,
     over the switch and a restart in the stream."""
-    parts = by_time(EVENTS, 5)
+    parts = support.parts_of(EVENTS, 5)
     last = EVENTS[-1][1]
 
     def start() -> Any:
@@ -334,7 +329,7 @@ def test_rows_of_an_end_hook_reach_the_stages_behind(world: World) -> None:
 def test_rows_that_are_emitted_at_once_are_in_order_behind(world: World) -> None:
     """A processor behind a deduplication sees t - delay with a row of t in the stream, too, and its timers between."""
     events = EVENTS[:120]
-    parts = by_time(events, 3)
+    parts = support.parts_of(events, 3)
     rows = world.read(parts[0]).withWatermark("ts", "2 minutes")
     unique = rows.dropDuplicates(["key", "ts", "value"]).uid("unique").dropna(how="all").toDF("k", "ts", "total")
     schema = "k string, total long, at long"
@@ -356,7 +351,7 @@ def test_overlapping_windows_over_an_earlier_window_are_those_of_a_batch(world: 
         minutes = rows.groupBy("key", F.window("ts", "5 minutes")).agg(F.sum("value").alias("v"))
         return minutes.groupBy(F.window("window", "1 hour", "20 minutes")).agg(F.max("v").alias("v"), F.count("*"))
 
-    parts, last = by_time(EVENTS, 2), EVENTS[-1][1]
+    parts, last = support.parts_of(EVENTS, 2), EVENTS[-1][1]
     frame = world.read(parts[0]).withWatermark("ts", "1 hour")
     query = world.start(job(frame))
     world.feed(query, parts[1], [("flush", last + 40_000, 0)], [("flush", last + 40_000, 1)])

@@ -23,11 +23,6 @@ LATER = [(support.FLUSH_KEY, max(ORDERS[-1][1], PAYMENTS[-1][1]) + 40_000, 0)]
 _EXPECTED: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
 
 
-def by_time(events: list[Event], parts: int) -> list[list[Event]]:
-    size = -(-len(events) // parts)
-    return [events[at : at + size] for at in range(0, len(events), size)]
-
-
 class Shop:
     """The sources of a job: payments have other columns, another event time and a landing zone of their own."""
 
@@ -119,7 +114,7 @@ def test_bounded_sources_give_what_batch_gives(shop: Shop, mode: str) -> None:
 def test_a_job_of_two_lanes_goes_from_backlog_to_stream(shop: Shop) -> None:
     """Orders have a history, payments only what waits; then rows come to both, or to one alone, and the job starts
     again in between.  A micro-batch is one epoch of all stages, and nothing is late."""
-    orders, payments = by_time(ORDERS, 6), by_time(PAYMENTS, 4)
+    orders, payments = support.parts_of(ORDERS, 6), support.parts_of(PAYMENTS, 4)
     history = shop.orders.history(orders[0] + orders[1])
     shop.orders.land(orders[2])
     shop.payments.land(payments[0], payments[1])
@@ -154,8 +149,8 @@ def test_a_job_of_two_lanes_goes_from_backlog_to_stream(shop: Shop) -> None:
 @pytest.mark.slow
 def test_the_stream_is_what_stock_gives(shop: Shop) -> None:
     """Live sources alone, with AvailableNow: the same hours as Spark's own stream of the same job."""
-    shop.orders.land(*by_time(ORDERS, 3), LATER)
-    shop.payments.land(*by_time(PAYMENTS, 3), LATER)
+    shop.orders.land(*support.parts_of(ORDERS, 3), LATER)
+    shop.payments.land(*support.parts_of(PAYMENTS, 3), LATER)
     query = shop.orders.start(by_hour(*shop.of(None, True, None, True)), availableNow=True)
     assert query.awaitTermination(300), query.status
     stock = by_hour(shop.orders.live(), as_payments(shop.payments.live()))

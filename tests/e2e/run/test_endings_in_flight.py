@@ -49,12 +49,6 @@ def land(world: World, first: int, last: int) -> None:
     world.land(*[EVENTS[place : place + ROWS] for place in range(first, last, ROWS)])
 
 
-def in_flight(query: MixedQuery) -> bool:
-    """Whether a checkpoint is on its way now."""
-    assert query.isActive, query.exception()
-    return query._runner.running.checkpoints.in_flight is not None  # type: ignore[union-attr]
-
-
 def rows_read(query: MixedQuery) -> int:
     """Rows of all epochs of this run."""
     return sum(one["numInputRows"] for one in query.recentProgress)
@@ -63,7 +57,7 @@ def rows_read(query: MixedQuery) -> int:
 def more_to_come(query: MixedQuery) -> None:
     """Return while epochs run and a checkpoint is on its way beside them."""
     epoch = query.status["epoch"]
-    support.wait_until(lambda: query.status["epoch"] > epoch and in_flight(query))
+    support.wait_until(lambda: query.status["epoch"] > epoch and support.in_flight(query))
 
 
 def test_whatever_is_asked_for_comes_beside_checkpoints_in_flight(world: World, tmp_path: Path) -> None:
@@ -77,7 +71,7 @@ def test_whatever_is_asked_for_comes_beside_checkpoints_in_flight(world: World, 
     assert query.status["shards"] == {"sessions": 3}
     more_to_come(query)
     query.pause()
-    assert query.status["isPaused"] and not in_flight(query)
+    assert query.status["isPaused"] and not support.in_flight(query)
     assert set(world.output()) <= set(support.sessions_of(EVENTS[:140])), "what is visible in a pause is whole"
     query.resume()
     more_to_come(query)

@@ -10,14 +10,9 @@ import pytest
 from joins import DELAY, FURTHER, IN_RANGE, Pair
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from support import World, live
+from support import live
 
 ROWS = [(side, event) for side, event in joins.sides_of(seed=12, rows=240) if event[1] is not None]
-
-
-@pytest.fixture
-def pair(world: World) -> Pair:
-    return Pair(world)
 
 
 def named(rows: Any, uid: str) -> Any:

@@ -9,7 +9,6 @@ import pytest
 import support
 from joins import FURTHER, IN_RANGE, Pair, Sided
 from mixedmode.state.store import state_manifest
-from support import World
 
 COMMITS = {"execution.checkpointing.interval": "1 ms"}
 #: In order of time, with event times.
@@ -17,11 +16,6 @@ ROWS = sorted(
     ((side, event) for side, event in joins.sides_of(seed=21, rows=200) if event[1] is not None),
     key=lambda row: row[1][1],
 )
-
-
-@pytest.fixture
-def pair(world: World) -> Pair:
-    return Pair(world)
 
 
 def entries(query: Any) -> int:

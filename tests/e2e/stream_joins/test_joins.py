@@ -9,7 +9,7 @@ import joins
 import mixedmode
 import pytest
 from joins import FURTHER, IN_RANGE, Pair
-from support import World, live
+from support import live
 
 #: Ways to join with a further condition or without, and which sides have a history.  (Rows of the right side alone that
 #: find no partner, and joins without a history: test_window_joins.py; rows of both sides without a partner are here.)
@@ -19,11 +19,6 @@ CUTS = {
     "leftsemi": (IN_RANGE, (True, False)),
 }
 COMMITS = {"execution.checkpointing.interval": "1 ms"}
-
-
-@pytest.fixture
-def pair(world: World) -> Pair:
-    return Pair(world)
 
 
 def has_times(row: tuple[Any, ...]) -> bool:
