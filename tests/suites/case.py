@@ -122,18 +122,20 @@ class Case:
 AT_THE_WATERMARK = "A row exactly at the watermark is in time here, and late in Spark (limits.md)."
 
 
+#: All of the files that have been imported, in order.
+CASES: list[Case] = []
+
+
 def case(
-    cases: list[Case],
     suite: str,
     *tests: str,
     modes: Sequence[str] = (),
     also: Sequence[Test] = (),
     **settings: Any,
 ) -> Callable[[Callable[[Read], Any]], Callable[[Read], Any]]:
-    """Add the decorated query to ``cases``.
+    """Add the decorated query to ``CASES``.
 
     Args:
-        cases: the list of its file.
         suite: of Spark.
         tests: names of Spark's tests.
         modes: output modes in which it is a test of its own, whose name ends with the mode.
@@ -146,7 +148,7 @@ def case(
         for mode in modes or (settings.get("mode", "append"),):
             names = tuple((suite, f"{test} - {mode.capitalize()}" if modes else test) for test in tests)
             taken = {**settings, "mode": mode}
-            cases.append(Case(f"{name}_{mode}" if modes else name, (*names, *also), query, **taken))
+            CASES.append(Case(f"{name}_{mode}" if modes else name, (*names, *also), query, **taken))
         return query
 
     return keep

@@ -12,13 +12,11 @@ from typing import TypedDict
 from jobs.verdicts import DIFFERS, REFUSED, SAME, Verdict
 
 from . import cases
-from .case import Case
+from .case import CASES, Case
 
-CASES: list[Case] = [
-    case
-    for found in sorted(pkgutil.iter_modules(cases.__path__), key=lambda one: one.name)
-    for case in getattr(import_module(f"{cases.__name__}.{found.name}"), "CASES", ())
-]
+for _found in sorted(pkgutil.iter_modules(cases.__path__), key=lambda one: one.name):
+    import_module(f"{cases.__name__}.{_found.name}")
+CASES.sort(key=lambda one: one.query.__module__)  # some files import others
 _HERE = Path(__file__).parent
 #: From the best to the worst; of several cases of one test the worst counts.
 _ORDER = (SAME, REFUSED, DIFFERS)

@@ -6,9 +6,8 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from ..case import RESTART, Case, Read, case
+from ..case import RESTART, Read, case
 
-CASES: list[Case] = []
 SUITE = "StreamingAggregationSuite"
 INT = {"in": "value int"}
 #: In Spark each of these is run with both formats of its state.
@@ -20,13 +19,12 @@ def counts(read: Read) -> Any:
     return read("in").groupBy("value").agg(F.count("*").alias("count"))
 
 
-@case(CASES, SUITE, "simple count, update mode", inputs=INT, steps=COUNTS, **UPDATE, history=2)
+@case(SUITE, "simple count, update mode", inputs=INT, steps=COUNTS, **UPDATE, history=2)
 def counts_as_updates(read: Read) -> Any:
     return counts(read)
 
 
 @case(
-    CASES,
     SUITE,
     "simple count, complete mode",
     inputs=INT,
@@ -37,13 +35,12 @@ def complete_counts(read: Read) -> Any:
     return counts(read)
 
 
-@case(CASES, SUITE, "simple count, append mode", inputs=INT, steps=[{"in": [3]}], refused="not supported")
+@case(SUITE, "simple count, append mode", inputs=INT, steps=[{"in": [3]}], refused="not supported")
 def appended_counts(read: Read) -> Any:
     return counts(read)
 
 
 @case(
-    CASES,
     SUITE,
     "count distinct",
     inputs={"in": "_1 int, _2 array<int>"},
@@ -57,7 +54,6 @@ def distinct_values(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "sort after aggregate in complete mode",
     inputs=INT,
@@ -76,7 +72,6 @@ def _windows(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "state metrics - append mode",
     inputs=INT,
@@ -95,18 +90,17 @@ def _doubled(read: Read) -> Any:
 MEASURED = "state metrics - update/complete mode"
 
 
-@case(CASES, SUITE, MEASURED, inputs=INT, steps=[{"in": [1]}, {"in": [2, 3]}], **UPDATE)
+@case(SUITE, MEASURED, inputs=INT, steps=[{"in": [1]}, {"in": [2, 3]}], **UPDATE)
 def doubled_counts_as_updates(read: Read) -> Any:
     return _doubled(read)
 
 
-@case(CASES, SUITE, MEASURED, inputs=INT, steps=[{"in": [1]}, {"in": [2, 3]}], mode="complete")
+@case(SUITE, MEASURED, inputs=INT, steps=[{"in": [1]}, {"in": [2, 3]}], mode="complete")
 def complete_doubled_counts(read: Read) -> Any:
     return _doubled(read)
 
 
 @case(
-    CASES,
     SUITE,
     "multiple keys",
     inputs=INT,
@@ -119,7 +113,6 @@ def counts_by_two_keys(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "SPARK-29438: ensure UNION doesn't lead streaming aggregation to use shifted partition IDs",
     inputs={"one": "value int", "two": "value int"},
@@ -133,7 +126,6 @@ def counts_in_a_union(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "SPARK-19690: do not convert batch aggregation in streaming query to streaming",
     inputs=INT,
@@ -149,7 +141,6 @@ def join_with_a_static_aggregate(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "SPARK-21977: coalesce(1) with 0 partition RDD should be repartitioned to 1",
     inputs=INT,
@@ -161,7 +152,6 @@ def complete_count_of_one_partition(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "SPARK-21977: coalesce(1) with aggregation should still be repartitioned when it has non-empty grouping keys",
     inputs=INT,
@@ -173,7 +163,6 @@ def complete_counts_of_one_partition(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "SPARK-22230: last should change with new batches",
     inputs=INT,
@@ -186,7 +175,6 @@ def complete_last(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "SPARK-23004: Ensure that TypedImperativeAggregate functions do not throw errors",
     inputs=INT,
@@ -201,16 +189,16 @@ def lists_of_many_groups(read: Read) -> Any:
 PROGRESS = "SPARK-35896: metrics in StateOperatorProgress are output correctly"
 
 
-@case(CASES, SUITE, PROGRESS, inputs=INT, steps=[{"in": [3, 2, 1, 3]}, {"in": [1, 4]}], **UPDATE)
+@case(SUITE, PROGRESS, inputs=INT, steps=[{"in": [3, 2, 1, 3]}, {"in": [1, 4]}], **UPDATE)
 def counts_that_are_measured(read: Read) -> Any:
     return counts(read)
 
 
-@case(CASES, SUITE, PROGRESS, inputs=INT, steps=[{"in": [3, 2, 1, 3]}, {"in": [1, 4]}], mode="complete")
+@case(SUITE, PROGRESS, inputs=INT, steps=[{"in": [3, 2, 1, 3]}, {"in": [1, 4]}], mode="complete")
 def complete_counts_that_are_measured(read: Read) -> Any:
     return counts(read)
 
 
-@case(CASES, SUITE, PROGRESS, inputs=INT, steps=[{"in": [3, 2, 1, 9]}, {"in": [25]}])
+@case(SUITE, PROGRESS, inputs=INT, steps=[{"in": [3, 2, 1, 9]}, {"in": [25]}])
 def windows_with_measured_state(read: Read) -> Any:
     return _windows(read)

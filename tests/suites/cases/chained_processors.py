@@ -7,10 +7,9 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from ..case import Case, Read, case
+from ..case import Read, case
 from .processor_support import Steps, transformed
 
-CASES: list[Case] = []
 SUITE = "TransformWithStateChainingSuite"
 EVENTS = {"in": "key string, seconds long"}
 DAYS = [{"in": [("k1", 86_400)]}, {"in": [("k1", 31 * 86_400)]}, {"in": [("k1", 32 * 86_400)]}]
@@ -50,7 +49,6 @@ def least(read: Read, event_time: str = "at", *, delay: str | None = "1 minute",
 
 
 @case(
-    CASES,
     SUITE,
     "watermark is propagated correctly for next stateful operator after transformWithState",
     inputs=EVENTS,
@@ -61,7 +59,6 @@ def windows_behind_a_processor(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "passing eventTime column to transformWithState fails if no watermark is defined",
     "ensure that query fails if there is no watermark when reading from a view",
@@ -74,7 +71,6 @@ def event_time_without_watermark(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "missing eventTime column to transformWithState fails the query if another stateful operator is added",
     inputs=EVENTS,
@@ -85,13 +81,12 @@ def windows_without_event_time(read: Read) -> Any:
     return least(read, "").groupBy(F.window("at", "1 minute")).count()
 
 
-@case(CASES, SUITE, "chaining multiple transformWithState operators", inputs=EVENTS, steps=DAYS)
+@case(SUITE, "chaining multiple transformWithState operators", inputs=EVENTS, steps=DAYS)
 def two_processors(read: Read) -> Any:
     return transformed(least(read), ["key"], Number(), "n int", output_mode="append")
 
 
 @case(
-    CASES,
     SUITE,
     "dropDuplicateWithWatermark after transformWithState operator fails if watermark column is not provided",
     inputs=EVENTS,
@@ -103,7 +98,6 @@ def deduplication_without_event_time(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "dropDuplicateWithWatermark after transformWithState operator",
     inputs=EVENTS,
@@ -114,7 +108,6 @@ def deduplication_behind_a_processor(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "query fails if the output dataset does not contain specified eventTimeColumn",
     inputs=EVENTS,
@@ -126,7 +119,6 @@ def event_time_that_is_not_there(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "query fails if the output dataset contains rows older than current watermark",
     inputs=EVENTS,
@@ -137,7 +129,7 @@ def rows_behind_the_watermark(read: Read) -> Any:
     return least(read, processor=Old())
 
 
-@case(CASES, SUITE, "ensure that watermark delay is resolved from a view", inputs=EVENTS, steps=DAYS[:1])
+@case(SUITE, "ensure that watermark delay is resolved from a view", inputs=EVENTS, steps=DAYS[:1])
 def processor_behind_a_view(read: Read) -> Any:
     rows = read("in").withColumn("time", F.timestamp_seconds("seconds")).withWatermark("time", "1 minute")
     rows.createOrReplaceTempView("timed_events")

@@ -7,9 +7,8 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from ..case import AT_THE_WATERMARK, RESTART, Case, Read, case
+from ..case import AT_THE_WATERMARK, RESTART, Read, case
 
-CASES: list[Case] = []
 DEDUP, WITHIN = "StreamingDeduplicationSuite", "StreamingDeduplicationWithinWatermarkSuite"
 TEXT, PAIR, INT = {"in": "value string"}, {"in": "_1 string, _2 int"}, {"in": "value int"}
 NAN = float("nan")
@@ -27,13 +26,12 @@ def seconds() -> Any:
     return F.col("eventTime").cast("long").alias("eventTime")
 
 
-@case(CASES, DEDUP, "deduplicate with all columns", inputs=TEXT, steps=[{"in": ["a"]}, {"in": ["a"]}, {"in": ["b"]}])
+@case(DEDUP, "deduplicate with all columns", inputs=TEXT, steps=[{"in": ["a"]}, {"in": ["a"]}, {"in": ["b"]}])
 def all_columns(read: Read) -> Any:
     return read("in").dropDuplicates()
 
 
 @case(
-    CASES,
     DEDUP,
     "deduplicate with file sink",
     inputs=TEXT,
@@ -45,7 +43,6 @@ def all_columns_with_a_longer_history(read: Read) -> Any:
 
 
 @case(
-    CASES,
     DEDUP,
     "same NaN bit pattern should be deduplicated",
     inputs={"in": "value float, id int"},
@@ -55,23 +52,22 @@ def by_nan(read: Read) -> Any:
     return read("in").dropDuplicates(["value"])
 
 
-@case(CASES, DEDUP, "NaN normalization in dedup key: scalar float", **FLOAT)
+@case(DEDUP, "NaN normalization in dedup key: scalar float", **FLOAT)
 def by_several_nans(read: Read) -> Any:
     return read("in").withColumn("key", F.col("f")).dropDuplicates(["key"]).select("f", "id")
 
 
-@case(CASES, DEDUP, "NaN normalization in dedup key: struct containing float", **FLOAT)
+@case(DEDUP, "NaN normalization in dedup key: struct containing float", **FLOAT)
 def by_several_nans_in_a_struct(read: Read) -> Any:
     return read("in").withColumn("key", F.struct("f")).dropDuplicates(["key"]).select("f", "id")
 
 
-@case(CASES, DEDUP, "NaN normalization in dedup key: array containing float", **FLOAT)
+@case(DEDUP, "NaN normalization in dedup key: array containing float", **FLOAT)
 def by_several_nans_in_an_array(read: Read) -> Any:
     return read("in").withColumn("key", F.array("f")).dropDuplicates(["key"]).select("f", "id")
 
 
 @case(
-    CASES,
     DEDUP,
     "negative zero and positive zero should be deduplicated",
     inputs={"in": "value float, id int"},
@@ -84,18 +80,17 @@ def by_both_zeros(read: Read) -> Any:
 SOME = [{"in": [("a", 1)]}, {"in": [("a", 2)]}, {"in": [("b", 1)]}]
 
 
-@case(CASES, DEDUP, "deduplicate with some columns", inputs=PAIR, steps=SOME, history=2)
+@case(DEDUP, "deduplicate with some columns", inputs=PAIR, steps=SOME, history=2)
 def some_columns(read: Read) -> Any:
     return read("in").dropDuplicates(["_1"])
 
 
-@case(CASES, DEDUP, "multiple deduplicates", inputs=PAIR, steps=SOME)
+@case(DEDUP, "multiple deduplicates", inputs=PAIR, steps=SOME)
 def twice(read: Read) -> Any:
     return read("in").dropDuplicates().dropDuplicates(["_1"])
 
 
 @case(
-    CASES,
     DEDUP,
     "SPARK-35896: metrics in StateOperatorProgress are output correctly",
     inputs=INT,
@@ -106,7 +101,6 @@ def with_a_watermark_that_is_measured(read: Read) -> Any:
 
 
 @case(
-    CASES,
     DEDUP,
     "deduplicate with watermark",
     inputs=INT,
@@ -117,7 +111,6 @@ def with_a_watermark(read: Read) -> Any:
 
 
 @case(
-    CASES,
     DEDUP,
     "deduplicate with aggregate - append mode",
     inputs=INT,
@@ -137,7 +130,6 @@ def _sums(read: Read) -> Any:
 
 
 @case(
-    CASES,
     DEDUP,
     "deduplicate with aggregate - update mode",
     inputs=PAIR,
@@ -151,7 +143,6 @@ def before_an_aggregate_as_updates(read: Read) -> Any:
 
 
 @case(
-    CASES,
     DEDUP,
     "deduplicate with aggregate - complete mode",
     inputs=PAIR,
@@ -164,7 +155,6 @@ def before_a_complete_aggregate(read: Read) -> Any:
 
 
 @case(
-    CASES,
     DEDUP,
     "SPARK-19841: watermarkPredicate should filter based on keys",
     why=AT_THE_WATERMARK,
@@ -182,7 +172,6 @@ def by_a_column_before_the_time(read: Read) -> Any:
 
 
 @case(
-    CASES,
     DEDUP,
     "SPARK-21546: dropDuplicates should ignore watermark when it's not a key",
     inputs={"in": "id int, time int"},
@@ -196,13 +185,12 @@ def without_the_time(read: Read) -> Any:
 FLAGGED = {"inputs": INT, "steps": [{"in": [10, 11, 12, 13, 14, 15]}, {"in": [25]}]}
 
 
-@case(CASES, DEDUP, "test no-data flag", **FLAGGED)
+@case(DEDUP, "test no-data flag", **FLAGGED)
 def with_micro_batches_without_rows(read: Read) -> Any:
     return timed(read).dropDuplicates().select(seconds())
 
 
 @case(
-    CASES,
     DEDUP,
     "test no-data flag",
     **FLAGGED,
@@ -213,7 +201,6 @@ def without_micro_batches_without_rows(read: Read) -> Any:
 
 
 @case(
-    CASES,
     DEDUP,
     "SPARK-29438: ensure UNION doesn't lead streaming deduplication to use shifted partition IDs",
     inputs={"one": "value int", "two": "value int"},
@@ -224,7 +211,6 @@ def in_a_union(read: Read) -> Any:
 
 
 @case(
-    CASES,
     DEDUP,
     "SPARK-35880: custom metric numDroppedDuplicateRows in state operator progress",
     inputs=PAIR,
@@ -235,7 +221,6 @@ def some_columns_that_are_measured(read: Read) -> Any:
 
 
 @case(
-    CASES,
     DEDUP,
     "SPARK-35880: custom metric numDroppedDuplicateRows in state operator progress",
     inputs=INT,
@@ -246,7 +231,6 @@ def with_a_watermark_that_is_measured_longer(read: Read) -> Any:
 
 
 @case(
-    CASES,
     DEDUP,
     "collation aware deduplication",
     inputs=PAIR,
@@ -260,7 +244,6 @@ def by_binary_collation(read: Read) -> Any:
 
 
 @case(
-    CASES,
     DEDUP,
     "non-binary collation aware deduplication not supported",
     inputs=TEXT,
@@ -273,7 +256,6 @@ def by_other_collations(read: Read) -> Any:
 
 
 @case(
-    CASES,
     WITHIN,
     "deduplicate without event time column should result in error",
     inputs=TEXT,
@@ -285,7 +267,6 @@ def within_no_watermark(read: Read) -> Any:
 
 
 @case(
-    CASES,
     WITHIN,
     "deduplicate without event time column should result in error",
     inputs=TEXT,
@@ -297,7 +278,6 @@ def within_no_watermark_by_a_column(read: Read) -> Any:
 
 
 @case(
-    CASES,
     WITHIN,
     "deduplicate without event time column should result in error",
     inputs={**TEXT, "other": "_1 string, _2 int"},
@@ -311,7 +291,6 @@ def within_no_watermark_before_a_join(read: Read) -> Any:
 
 
 @case(
-    CASES,
     WITHIN,
     "deduplicate with all columns with event time column in DataFrame",
     inputs=INT,
@@ -323,7 +302,6 @@ def within_all_columns(read: Read) -> Any:
 
 
 @case(
-    CASES,
     WITHIN,
     "deduplicate with subset of columns which event time column is not in subset",
     inputs=PAIR,
@@ -341,7 +319,6 @@ def within_some_columns(read: Read) -> Any:
 
 
 @case(
-    CASES,
     WITHIN,
     "SPARK-46676: canonicalization of StreamingDeduplicateWithinWatermarkExec should work",
     inputs=PAIR,
@@ -353,7 +330,6 @@ def within_some_columns_of_two_micro_batches(read: Read) -> Any:
 
 
 @case(
-    CASES,
     WITHIN,
     "SPARK-50492: drop event time column after dropDuplicatesWithinWatermark",
     inputs={"in": "_1 int, _2 int"},

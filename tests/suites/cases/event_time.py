@@ -6,9 +6,8 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from ..case import RESTART, Case, Read, case
+from ..case import RESTART, Read, case
 
-CASES: list[Case] = []
 SUITE = "EventTimeWatermarkSuite"
 INT, PAIR, TWO = {"in": "value int"}, {"in": "_1 long, _2 long"}, {"one": "value int", "two": "value int"}
 WAITING = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
@@ -29,7 +28,6 @@ TEN = [10, 11, 12, 13, 14, 15]
 
 
 @case(
-    CASES,
     SUITE,
     "withWatermark should work with alias-qualified column name",
     inputs=INT,
@@ -44,18 +42,17 @@ def by_an_alias(read: Read) -> Any:
 METRICS = "event time and watermark metrics"
 
 
-@case(CASES, SUITE, METRICS, inputs=INT, steps=[{"in": [15]}, {"in": [10, 12, 14]}], mode="complete")
+@case(SUITE, METRICS, inputs=INT, steps=[{"in": [15]}, {"in": [10, 12, 14]}], mode="complete")
 def complete_windows_without_watermark(read: Read) -> Any:
     return counted(timed(read, None))
 
 
-@case(CASES, SUITE, METRICS, inputs=INT, steps=[{"in": [15]}, {"in": [10, 12, 14]}, {"in": [25]}], history=2)
+@case(SUITE, METRICS, inputs=INT, steps=[{"in": [15]}, {"in": [10, 12, 14]}, {"in": [25]}], history=2)
 def windows_that_are_measured(read: Read) -> Any:
     return counted(timed(read))
 
 
 @case(
-    CASES,
     SUITE,
     "event time and watermark metrics with Trigger.Once (SPARK-24699)",
     inputs=INT,
@@ -76,13 +73,12 @@ def windows_of_several_runs(read: Read) -> Any:
     return counted(timed(read))
 
 
-@case(CASES, SUITE, "append mode", inputs=INT, steps=[{"in": TEN}, {"in": [25]}, {"in": [10]}], history=2)
+@case(SUITE, "append mode", inputs=INT, steps=[{"in": TEN}, {"in": [25]}, {"in": [10]}], history=2)
 def windows(read: Read) -> Any:
     return counted(timed(read))
 
 
 @case(
-    CASES,
     SUITE,
     "update mode",
     inputs=INT,
@@ -96,7 +92,6 @@ def windows_as_updates(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "delay in months and years handled correctly",
     inputs=INT,
@@ -107,7 +102,6 @@ def windows_with_a_delay_of_months(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "recovery",
     inputs=INT,
@@ -119,7 +113,6 @@ def windows_over_restarts(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "complete mode",
     inputs=INT,
@@ -131,14 +124,13 @@ def complete_windows(read: Read) -> Any:
     return counted(timed(read))
 
 
-@case(CASES, SUITE, "group by on raw timestamp", inputs=INT, steps=[{"in": [10]}, {"in": [25]}])
+@case(SUITE, "group by on raw timestamp", inputs=INT, steps=[{"in": [10]}, {"in": [25]}])
 def by_the_time_itself(read: Read) -> Any:
     counts = timed(read).groupBy("eventTime").agg(F.count("*").alias("count"))
     return counts.select(F.col("eventTime").cast("long").alias("eventTime"), "count")
 
 
 @case(
-    CASES,
     SUITE,
     "watermark with 2 streams",
     inputs=TWO,
@@ -163,18 +155,17 @@ def complete_sum_of_two_streams(read: Read) -> Any:
     return one.select("value").union(two.select("value")).agg(F.sum("value").alias("total"))
 
 
-@case(CASES, SUITE, "error on bad column", inputs=INT, steps=[{"in": [1]}], refused="badColumn")
+@case(SUITE, "error on bad column", inputs=INT, steps=[{"in": [1]}], refused="badColumn")
 def by_an_unknown_column(read: Read) -> Any:
     return read("in").withWatermark("badColumn", "1 minute")
 
 
-@case(CASES, SUITE, "error on wrong type", inputs=INT, steps=[{"in": [1]}], refused="value")
+@case(SUITE, "error on wrong type", inputs=INT, steps=[{"in": [1]}], refused="value")
 def by_a_number(read: Read) -> Any:
     return read("in").withWatermark("value", "1 minute")
 
 
 @case(
-    CASES,
     SUITE,
     "error on nested column",
     inputs={"in": "id int, at timestamp"},
@@ -198,7 +189,7 @@ def _negative(delay: str, name: str) -> None:
         return _late(read, delay)
 
     query.__name__ = name
-    case(CASES, SUITE, NEGATIVE, inputs=INT, steps=[{"in": [1]}], refused="negative")(query)
+    case(SUITE, NEGATIVE, inputs=INT, steps=[{"in": [1]}], refused="negative")(query)
 
 
 for _number, _delay in enumerate(("-1 year", "1 year -13 months", "1 month -40 days", "-10 seconds")):
@@ -212,7 +203,6 @@ def _two_times(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "overriding watermark should not be allowed by default",
     inputs=PAIR,
@@ -224,7 +214,6 @@ def two_watermarks(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "overriding watermark should not fail in compatibility mode",
     inputs=PAIR,
@@ -248,7 +237,6 @@ def _joined(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "multiple event time columns in an input DataFrame for stateful operator is not allowed",
     inputs=EVENTS,
@@ -261,7 +249,6 @@ def two_times_in_a_dedup(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "stateful operator should pick the first occurrence of event time column if there is multiple event time columns"
     " in compatibility mode",
@@ -274,7 +261,6 @@ def two_times_in_a_dedup_as_before(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "SPARK-21565: watermark operator accepts attributes from replacement",
     inputs={"in": "symbol string, price double, at long"},
@@ -287,7 +273,6 @@ def by_a_column_and_the_time(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "SPARK-27340 Alias on TimeWindow expression cause watermark metadata lost",
     inputs=INT,
@@ -303,12 +288,12 @@ def by_an_aliased_window(read: Read) -> Any:
 FLAGGED = {"inputs": INT, "steps": [{"in": TEN}, {"in": [25]}]}
 
 
-@case(CASES, SUITE, "test no-data flag", **FLAGGED)
+@case(SUITE, "test no-data flag", **FLAGGED)
 def windows_with_micro_batches_without_rows(read: Read) -> Any:
     return counted(timed(read))
 
 
-@case(CASES, SUITE, "test no-data flag", **FLAGGED, session=WAITING, may_be_empty=True)
+@case(SUITE, "test no-data flag", **FLAGGED, session=WAITING, may_be_empty=True)
 def windows_without_micro_batches_without_rows(read: Read) -> Any:
     return counted(timed(read))
 
@@ -322,7 +307,6 @@ UNITED = [{"one": [20], "two": [30]}, RESTART, {"one": [120], "two": [130]}, {"o
 
 
 @case(
-    CASES,
     SUITE,
     "MultipleWatermarkPolicy: max",
     inputs=TWO,
@@ -334,7 +318,6 @@ def the_greatest_watermark(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "MultipleWatermarkPolicy: min",
     inputs=TWO,
@@ -358,7 +341,7 @@ def _ansi(name: str, delay: str, refused: str = "") -> None:
         query.__name__ = f"{name}_{legacy}"
         steps = [{"in": [1000 * DAYS, 1000 * DAYS + 7]}, {"in": [1001 * DAYS + 7300]}, {"in": [2000 * DAYS]}]
         session = {"spark.sql.legacy.interval.enabled": legacy}
-        case(CASES, SUITE, ANSI.format(legacy), inputs=INT, steps=steps, session=session, refused=refused)(query)
+        case(SUITE, ANSI.format(legacy), inputs=INT, steps=steps, session=session, refused=refused)(query)
 
 
 _ansi("with_a_delay_of_days_to_seconds", "interval '1 2:3:4' day to second")

@@ -10,10 +10,9 @@ from typing import Any
 import pandas as pd
 from pyspark.sql import functions as F
 
-from ..case import RESTART, Case, Read, case
+from ..case import CASES, RESTART, Case, Read, case
 from .group_states import COUNTS, KEYS, QUIET, RUNNING, SCALA, counted_or_gone, with_watermark
 
-CASES: list[Case] = []
 STATE = "GroupStateSuite"
 TIMED = {"in": "key string, seconds long"}
 #: What a call gives, by its name.
@@ -34,7 +33,6 @@ def one_by_one(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator
 
 
 @case(
-    CASES,
     SCALA,
     "flatMapGroupsWithState - streaming + func returns iterator that updates state lazily",
     inputs=KEYS,
@@ -45,7 +43,7 @@ def state_that_changes_between_frames(read: Read) -> Any:
     return read("in").groupBy("key").applyInPandasWithState(one_by_one, COUNTS, "n long", "update", "NoTimeout")
 
 
-@case(CASES, SCALA, "mapGroupsWithState - streaming", inputs=KEYS, mode="update", steps=RUNNING)
+@case(SCALA, "mapGroupsWithState - streaming", inputs=KEYS, mode="update", steps=RUNNING)
 def one_row_of_each_call(read: Read) -> Any:
     return read("in").groupBy("key").applyInPandasWithState(counted_or_gone, COUNTS, "n long", "update", "NoTimeout")
 
@@ -54,7 +52,6 @@ UNION = "SPARK-29438: ensure UNION doesn't lead (flat)MapGroupsWithState to use 
 
 
 @case(
-    CASES,
     SCALA,
     UNION,
     inputs={"one": "key string", "two": "key string"},
@@ -72,7 +69,7 @@ def union_with_rows_without_state(read: Read) -> Any:
     return plain.union(keyed.applyInPandasWithState(with_watermark, COUNTS, "n long", "update", "NoTimeout"))
 
 
-@case(CASES, SCALA, "disallow complete mode", inputs=KEYS, steps=[{"in": ["a"]}], refused="append or update")
+@case(SCALA, "disallow complete mode", inputs=KEYS, steps=[{"in": ["a"]}], refused="append or update")
 def function_in_complete_mode(read: Read) -> Any:
     return read("in").groupBy("key").applyInPandasWithState(with_watermark, COUNTS, "n long", "complete", "NoTimeout")
 
@@ -87,7 +84,6 @@ def never_timed_out(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Ite
 
 
 @case(
-    CASES,
     SCALA,
     "SPARK-38320 - flatMapGroupsWithState state with data should not timeout",
     inputs=TIMED,

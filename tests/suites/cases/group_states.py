@@ -12,9 +12,8 @@ import pandas as pd
 import pytest
 from pyspark.sql import functions as F
 
-from ..case import RESTART, Case, Read, case
+from ..case import CASES, RESTART, Read, case
 
-CASES: list[Case] = []
 #: With timeouts of processing time Spark runs micro-batches without rows for ever.
 QUIET = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
 SUITE, PYTHON = "FlatMapGroupsInPandasWithStateSuite", "test_pandas_grouped_map_with_state.py"
@@ -41,7 +40,6 @@ def three_times(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterato
 
 
 @case(
-    CASES,
     SUITE,
     "applyInPandasWithState - streaming",
     also=[(SCALA, "flatMapGroupsWithState - streaming")],
@@ -63,7 +61,6 @@ def numbered(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[p
 
 
 @case(
-    CASES,
     SUITE,
     "applyInPandasWithState - streaming, multiple groups in partition, multiple outputs per grouping key",
     inputs={"in": "key string, value int"},
@@ -91,7 +88,6 @@ def counted_or_gone(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Ite
 
 
 @case(
-    CASES,
     SUITE,
     "applyInPandasWithState - streaming + aggregation",
     also=[(SCALA, "flatMapGroupsWithState - streaming + aggregation")],
@@ -128,7 +124,6 @@ def last_time_by_datetime(key: Any, frames: Iterator[pd.DataFrame], state: Any) 
 
 def _timed_out(name: str, function: Any, is_datetime: str) -> None:
     @case(
-        CASES,
         SUITE,
         f"applyInPandasWithState - streaming w/ event time timeout + watermark ifUseDateTimeType={is_datetime}",
         also=[(SCALA, "flatMapGroupsWithState - streaming w/ event time timeout + watermark")],
@@ -158,7 +153,6 @@ def with_watermark(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iter
 for _timeout in ("NoTimeout", "ProcessingTimeTimeout"):
 
     @case(
-        CASES,
         SUITE,
         f"SPARK-20714: watermark does not fail query when timeout = {_timeout}",
         also=[(SCALA, f"SPARK-20714: watermark does not fail query when timeout = {_timeout}")],
@@ -181,7 +175,6 @@ def frames_counted(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iter
 for _size in (1, 2, 4, 8):
 
     @case(
-        CASES,
         SUITE,
         "applyInPandasWithState - streaming - arrow RecordBatch size with chunking",
         inputs=KEYS,
@@ -205,7 +198,6 @@ def first_frame(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterato
 for _size in (1, 2, 3):
 
     @case(
-        CASES,
         SUITE,
         "applyInPandasWithState - streaming - partial consume of iterator in user function",
         inputs=KEYS,
@@ -227,7 +219,6 @@ def by_two_keys(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterato
 
 
 @case(
-    CASES,
     SUITE,
     "SPARK-40670: applyInPandasWithState - streaming having non-null columns",
     inputs={"in": "one string"},
@@ -256,7 +247,6 @@ def at_timeout(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator
 
 
 @case(
-    CASES,
     SUITE,
     "SPARK-41261: applyInPandasWithState - key in user function should be correct for timed out state despite of"
     " place for key columns",
@@ -282,7 +272,6 @@ def of_numpy(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[p
 
 
 @case(
-    CASES,
     SUITE,
     "SPARK-41260: applyInPandasWithState - NumPy instances to JVM rows in state",
     inputs=KEYS,
@@ -295,7 +284,6 @@ def numpy_in_the_state(read: Read) -> Any:
 
 
 @case(
-    CASES,
     PYTHON,
     "test_apply_in_pandas_with_state_basic",
     inputs=KEYS,

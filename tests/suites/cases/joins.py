@@ -6,9 +6,8 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from ..case import AT_THE_WATERMARK, RESTART, Case, Read, case
+from ..case import AT_THE_WATERMARK, RESTART, Read, case
 
-CASES: list[Case] = []
 INNER = "StreamingInnerJoinSuite"
 BOTH = ("append", "update")
 INTS = {"left": "value int", "right": "value int"}
@@ -116,7 +115,6 @@ RANGE = [
 
 
 @case(
-    CASES,
     INNER,
     "stream stream inner join on non-time column",
     modes=BOTH,
@@ -138,7 +136,6 @@ def inner_on_a_number(read: Read) -> Any:
 
 
 @case(
-    CASES,
     INNER,
     "stream stream inner join on windows - without watermark",
     modes=BOTH,
@@ -162,7 +159,6 @@ def inner_on_windows_without_watermark(read: Read) -> Any:
 
 
 @case(
-    CASES,
     INNER,
     "stream stream inner join on windows - with watermark",
     modes=BOTH,
@@ -184,7 +180,6 @@ def inner_on_windows_with_watermark(read: Read) -> Any:
 
 
 @case(
-    CASES,
     INNER,
     "stream stream inner join with time range - with watermark - one side condition",
     why=AT_THE_WATERMARK,
@@ -206,7 +201,6 @@ def inner_with_a_time_bound_of_one_side(read: Read) -> Any:
 
 
 @case(
-    CASES,
     INNER,
     "stream stream inner join with time range - with watermark - two side conditions",
     why=AT_THE_WATERMARK,
@@ -240,7 +234,6 @@ def _between(read: Read, condition: str, left_delay: str, right_delay: str) -> A
 
 
 @case(
-    CASES,
     INNER,
     "stream stream inner join without equality predicate",
     inputs=INTS,
@@ -253,7 +246,6 @@ def inner_without_an_equal_column(read: Read) -> Any:
 
 
 @case(
-    CASES,
     INNER,
     "stream stream self join",
     modes=BOTH,
@@ -267,7 +259,6 @@ def inner_with_itself(read: Read) -> Any:
 
 
 @case(
-    CASES,
     INNER,
     "join between three streams",
     inputs={**INTS, "middle": "value int"},
@@ -281,7 +272,6 @@ def inner_of_three_streams(read: Read) -> Any:
 
 
 @case(
-    CASES,
     INNER,
     "streaming join should require StatefulOpClusteredDistribution from children",
     inputs=INTS,
@@ -300,7 +290,6 @@ def _null_safe(read: Read) -> Any:
 
 
 @case(
-    CASES,
     INNER,
     "joining non-nullable left join key with nullable right join key",
     modes=BOTH,
@@ -312,7 +301,6 @@ def inner_with_null_keys_on_the_right(read: Read) -> Any:
 
 
 @case(
-    CASES,
     INNER,
     "joining nullable left join key with non-nullable right join key",
     modes=BOTH,
@@ -324,7 +312,6 @@ def inner_with_null_keys_on_the_left(read: Read) -> Any:
 
 
 @case(
-    CASES,
     INNER,
     "joining nullable left join key with nullable right join key",
     modes=BOTH,
@@ -336,7 +323,6 @@ def inner_with_null_keys_on_both_sides(read: Read) -> Any:
 
 
 @case(
-    CASES,
     INNER,
     "SPARK-51779 Restart streaming join query with virtual column families",
     inputs=INTS,
@@ -347,7 +333,6 @@ def inner_restarted(read: Read) -> Any:
 
 
 @case(
-    CASES,
     INNER,
     "SPARK-51779 Restart the join query and changing state format versions should reuse the version from offset log",
     inputs=INTS,
@@ -358,7 +343,6 @@ def inner_restarted_with_another_state_format(read: Read) -> Any:
 
 
 @case(
-    CASES,
     INNER,
     "SPARK-35896: metrics in StateOperatorProgress are output correctly",
     inputs=INTS,

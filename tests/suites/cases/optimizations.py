@@ -8,9 +8,8 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from ..case import RESTART, Case, Read, Restart, case
+from ..case import CASES, RESTART, Case, Read, Restart, case
 
-CASES: list[Case] = []
 SUITE, SELF_UNION = "StreamingQueryOptimizationCorrectnessSuite", "StreamingSelfUnionSuite"
 INT, TWO = {"in": "value int"}, {"one": "value int", "two": "value int"}
 EACH = [{"one": [1]}, {"two": [1]}]
@@ -25,7 +24,7 @@ def _both(read: Read, one: Any = "ds1", other: Any = "ds2") -> Any:
     return _named(read, "one", one).union(_named(read, "two", other))
 
 
-@case(CASES, SUITE, "streaming Union with literal produces correct results", inputs=TWO, steps=EACH, mode="complete")
+@case(SUITE, "streaming Union with literal produces correct results", inputs=TWO, steps=EACH, mode="complete")
 def counts_by_a_literal(read: Read) -> Any:
     return _both(read).groupBy("name").count()
 
@@ -101,7 +100,6 @@ CASES.append(
 
 
 @case(
-    CASES,
     SUITE,
     "streaming SQL distinct usage with literal grouping key produces correct results",
     inputs=TWO,
@@ -116,7 +114,6 @@ def distinct_literals(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "streaming window aggregation with literal time column key produces correct results",
     inputs=TWO,
@@ -146,13 +143,12 @@ def _of_literals(one: str, other: str, *values: int) -> Callable[[Read], Any]:
     return query
 
 
-@case(CASES, SUITE, "stream stream join with literals produces correct value", inputs=TWO, steps=EACH)
+@case(SUITE, "stream stream join with literals produces correct value", inputs=TWO, steps=EACH)
 def join_with_literal_values(read: Read) -> Any:
     return _join((F.col("value"), F.col("value")), (1, 2))(read)
 
 
 @case(
-    CASES,
     SUITE,
     "stream stream join with literals produces correct value on query change",
     inputs=TWO,
@@ -165,7 +161,6 @@ def join_by_other_literals(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "SPARK-48267: regression test, stream-stream union followed by stream-batch join",
     inputs=TWO,
@@ -180,7 +175,6 @@ def static_join_behind_a_union_with_nulls(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "SPARK-48481: DISTINCT with empty stream source should retain AGGREGATE",
     inputs=TWO,
@@ -203,25 +197,24 @@ PRUNED = "SPARK-49699: {} node is not pruned out from PruneFilters"
 ONE_TWO_THREE = {"inputs": INT, "steps": [{"in": [1, 2, 3]}], "may_be_empty": True}
 
 
-@case(CASES, SUITE, PRUNED.format("observe"), **ONE_TWO_THREE)
+@case(SUITE, PRUNED.format("observe"), **ONE_TWO_THREE)
 def nothing_behind_what_is_observed(read: Read) -> Any:
     rows = read("in").withColumn("eventTime", F.timestamp_seconds("value"))
     return rows.observe("observation", F.count(F.lit(1)).alias("rows")).filter("false")
 
 
-@case(CASES, SUITE, PRUNED.format("watermark"), **ONE_TWO_THREE)
+@case(SUITE, PRUNED.format("watermark"), **ONE_TWO_THREE)
 def nothing_behind_a_watermark(read: Read) -> Any:
     rows = read("in").withColumn("eventTime", F.timestamp_seconds("value"))
     return rows.withWatermark("eventTime", "0 second").filter("false")
 
 
-@case(CASES, SUITE, PRUNED.format("stateful operator"), **ONE_TWO_THREE, mode="complete")
+@case(SUITE, PRUNED.format("stateful operator"), **ONE_TWO_THREE, mode="complete")
 def nothing_behind_counts(read: Read) -> Any:
     return read("in").groupBy("value").count().filter("false")
 
 
 @case(
-    CASES,
     SELF_UNION,
     "self-union, DSv1, read via DataStreamReader API",
     "self-union, DSv1, read via table API",

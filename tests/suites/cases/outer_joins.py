@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from ..case import RESTART, Case, Read, case
+from ..case import RESTART, Read, case
 from .joins import (
     INTS,
     ON_LEFT,
@@ -27,7 +27,6 @@ from .joins import (
     windowed,
 )
 
-CASES: list[Case] = []
 OUTER, FULL = "StreamingOuterJoinSuite", "StreamingFullOuterJoinSuite"
 TEXTS = "_1 timestamp, _2 string, _3 string"
 NO_UPDATE = {"inputs": INTS, "steps": [{"left": [1]}], "mode": "update", "refused": "is not supported in update"}
@@ -42,62 +41,62 @@ def _unlimited(read: Read, how: str) -> Any:
     return keyed(read("left"), "left", 2).join(keyed(read("right"), "right", 3), ["key"], how)
 
 
-@case(CASES, OUTER, "stream-stream left_outer join does not support Update mode", **NO_UPDATE)
+@case(OUTER, "stream-stream left_outer join does not support Update mode", **NO_UPDATE)
 def left_outer_as_updates(read: Read) -> Any:
     return _unlimited(read, "left_outer")
 
 
-@case(CASES, OUTER, "stream-stream right_outer join does not support Update mode", **NO_UPDATE)
+@case(OUTER, "stream-stream right_outer join does not support Update mode", **NO_UPDATE)
 def right_outer_as_updates(read: Read) -> Any:
     return _unlimited(read, "right_outer")
 
 
-@case(CASES, FULL, "stream-stream full outer join does not support Update mode", **NO_UPDATE)
+@case(FULL, "stream-stream full outer join does not support Update mode", **NO_UPDATE)
 def full_outer_as_updates(read: Read) -> Any:
     return _unlimited(read, "full_outer")
 
 
-@case(CASES, OUTER, "left outer early state exclusion on left", inputs=INTS, steps=[*ON_LEFT[:2], RESTART, ON_LEFT[2]])
+@case(OUTER, "left outer early state exclusion on left", inputs=INTS, steps=[*ON_LEFT[:2], RESTART, ON_LEFT[2]])
 def left_outer_with_a_condition_on_the_left(read: Read) -> Any:
     return on_windows_if(read, "left_outer", 4, None)
 
 
-@case(CASES, OUTER, "left outer early state exclusion on right", inputs=INTS, steps=ON_RIGHT)
+@case(OUTER, "left outer early state exclusion on right", inputs=INTS, steps=ON_RIGHT)
 def left_outer_with_a_condition_on_the_right(read: Read) -> Any:
     return on_windows_if(read, "left_outer", None, 7)
 
 
-@case(CASES, OUTER, "right outer early state exclusion on left", inputs=INTS, steps=ON_LEFT)
+@case(OUTER, "right outer early state exclusion on left", inputs=INTS, steps=ON_LEFT)
 def right_outer_with_a_condition_on_the_left(read: Read) -> Any:
     return on_windows_if(read, "right_outer", 4, None)
 
 
-@case(CASES, OUTER, "right outer early state exclusion on right", inputs=INTS, steps=ON_RIGHT)
+@case(OUTER, "right outer early state exclusion on right", inputs=INTS, steps=ON_RIGHT)
 def right_outer_with_a_condition_on_the_right(read: Read) -> Any:
     return on_windows_if(read, "right_outer", None, 7)
 
 
-@case(CASES, FULL, "full outer early state exclusion on left", inputs=INTS, steps=ON_LEFT)
+@case(FULL, "full outer early state exclusion on left", inputs=INTS, steps=ON_LEFT)
 def full_outer_with_a_condition_on_the_left(read: Read) -> Any:
     return on_windows_if(read, "full_outer", 4, None)
 
 
-@case(CASES, FULL, "full outer early state exclusion on right", inputs=INTS, steps=ON_RIGHT)
+@case(FULL, "full outer early state exclusion on right", inputs=INTS, steps=ON_RIGHT)
 def full_outer_with_a_condition_on_the_right(read: Read) -> Any:
     return on_windows_if(read, "full_outer", None, 7)
 
 
-@case(CASES, OUTER, "windowed left outer join", inputs=INTS, steps=WINDOWS)
+@case(OUTER, "windowed left outer join", inputs=INTS, steps=WINDOWS)
 def left_outer_on_windows(read: Read) -> Any:
     return on_windows(read, "left_outer")
 
 
-@case(CASES, OUTER, "windowed right outer join", inputs=INTS, steps=WINDOWS)
+@case(OUTER, "windowed right outer join", inputs=INTS, steps=WINDOWS)
 def right_outer_on_windows(read: Read) -> Any:
     return on_windows(read, "right_outer")
 
 
-@case(CASES, FULL, "windowed full outer join", inputs=INTS, steps=WINDOWS_RESTARTED)
+@case(FULL, "windowed full outer join", inputs=INTS, steps=WINDOWS_RESTARTED)
 def full_outer_on_windows(read: Read) -> Any:
     return on_windows(read, "full_outer")
 
@@ -119,43 +118,42 @@ FAR = [
 OF_LEFT, OF_RIGHT = (f"{side} outer with watermark range condition" for side in ("left", "right"))
 
 
-@case(CASES, OUTER, OF_LEFT, inputs=PAIRS, steps=NEAR, history=2)
+@case(OUTER, OF_LEFT, inputs=PAIRS, steps=NEAR, history=2)
 def left_outer_with_time_bounds(read: Read) -> Any:
     return ranged(read, "left_outer")
 
 
-@case(CASES, OUTER, OF_LEFT, inputs=PAIRS, steps=FAR, history=2)
+@case(OUTER, OF_LEFT, inputs=PAIRS, steps=FAR, history=2)
 def left_outer_with_bounds_of_minutes(read: Read) -> Any:
     return ranged(read, "left_outer", "10 minutes", "interval 3 minutes 30 seconds")
 
 
-@case(CASES, OUTER, OF_LEFT, inputs=PAIRS, steps=FAR, history=2)
+@case(OUTER, OF_LEFT, inputs=PAIRS, steps=FAR, history=2)
 def left_outer_with_bounds_as_ansi_intervals(read: Read) -> Any:
     return ranged(read, "left_outer", "10 minutes", "interval '3:30' minute to second")
 
 
-@case(CASES, OUTER, OF_RIGHT, inputs=PAIRS, steps=NEAR, history=2)
+@case(OUTER, OF_RIGHT, inputs=PAIRS, steps=NEAR, history=2)
 def right_outer_with_time_bounds(read: Read) -> Any:
     return ranged(read, "right_outer")
 
 
-@case(CASES, OUTER, OF_RIGHT, inputs=PAIRS, steps=FAR, history=2)
+@case(OUTER, OF_RIGHT, inputs=PAIRS, steps=FAR, history=2)
 def right_outer_with_bounds_of_minutes(read: Read) -> Any:
     return ranged(read, "right_outer", "10 minutes", "interval 3 minutes 30 seconds")
 
 
-@case(CASES, OUTER, OF_RIGHT, inputs=PAIRS, steps=FAR, history=2)
+@case(OUTER, OF_RIGHT, inputs=PAIRS, steps=FAR, history=2)
 def right_outer_with_bounds_as_ansi_intervals(read: Read) -> Any:
     return ranged(read, "right_outer", "10 minutes", "interval '3:30' minute to second")
 
 
-@case(CASES, FULL, "full outer join with watermark range condition", inputs=PAIRS, steps=RANGE, history=2)
+@case(FULL, "full outer join with watermark range condition", inputs=PAIRS, steps=RANGE, history=2)
 def full_outer_with_time_bounds(read: Read) -> Any:
     return ranged(read, "full_outer")
 
 
 @case(
-    CASES,
     OUTER,
     "left outer join with non-key condition violated",
     inputs=INTS,
@@ -178,7 +176,6 @@ def left_outer_with_a_condition_that_fails(read: Read) -> Any:
 
 
 @case(
-    CASES,
     OUTER,
     "SPARK-26187 self left outer join should not return outer nulls for already matched rows",
     **SELF,
@@ -189,7 +186,6 @@ def left_outer_with_itself(read: Read) -> Any:
 
 
 @case(
-    CASES,
     OUTER,
     "SPARK-26187 self right outer join should not return outer nulls for already matched rows",
     **SELF,
@@ -216,13 +212,12 @@ def right_outer_with_itself(read: Read) -> Any:
     )
 
 
-@case(CASES, FULL, "self full outer join", **SELF, history=2)
+@case(FULL, "self full outer join", **SELF, history=2)
 def full_outer_with_itself(read: Read) -> Any:
     return self_joined(read, "full_outer")
 
 
 @case(
-    CASES,
     OUTER,
     "SPARK-29438: ensure UNION doesn't lead stream-stream join to use shifted partition IDs",
     inputs={**INTS, "more": "value int"},
@@ -262,7 +257,6 @@ def _half_a_minute(read: Read, left_delay: str, right_delay: str) -> Any:
 
 
 @case(
-    CASES,
     OUTER,
     "SPARK-32148 stream-stream join regression on Spark 3.0.0",
     inputs={"left": TEXTS, "right": TEXTS},
@@ -286,7 +280,6 @@ def left_outer_of_named_sides(read: Read) -> Any:
 
 
 @case(
-    CASES,
     OUTER,
     "SPARK-38684: outer join works correctly even if processing input rows and evicting state rows for same grouping"
     " key happens in the same micro-batch",
@@ -335,7 +328,6 @@ def _null_safe(read: Read) -> Any:
 
 
 @case(
-    CASES,
     OUTER,
     "left-outer: joining non-nullable left join key with nullable right join key",
     inputs=PAIRS,
@@ -349,7 +341,6 @@ def left_outer_with_null_keys_on_the_right(read: Read) -> Any:
 
 
 @case(
-    CASES,
     OUTER,
     "left-outer: joining nullable left join key with non-nullable right join key",
     inputs=PAIRS,
@@ -363,7 +354,6 @@ def left_outer_with_null_keys_on_the_left(read: Read) -> Any:
 
 
 @case(
-    CASES,
     OUTER,
     "left-outer: joining nullable left join key with nullable right join key",
     inputs=PAIRS,
@@ -377,7 +367,6 @@ def left_outer_with_null_keys_on_both_sides(read: Read) -> Any:
 
 
 @case(
-    CASES,
     OUTER,
     "SPARK-49829 left-outer join, input being unmatched is between WM for late event and WM for eviction",
     inputs={"left": "_1 string, _2 int", "right": "_1 string, _2 int"},

@@ -9,8 +9,6 @@ import pandas as pd
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor
 
-CASES: list[Any] = []
-
 
 class Steps(StatefulProcessor):
     """A processor whose ``rows`` and ``timer`` give dictionaries, whichever of the two it is run as.

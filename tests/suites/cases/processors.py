@@ -9,10 +9,9 @@ from typing import Any
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
-from ..case import RESTART, Case, Read, case
+from ..case import CASES, RESTART, Case, Read, case
 from .processor_support import Steps, transformed
 
-CASES: list[Case] = []
 SCALA = "TransformWithStateSuite"
 ROWS, PANDAS = "test_transform_with_state.py", "test_pandas_transform_with_state.py"
 VARIABLES, PANDAS_VARIABLES = (
@@ -70,7 +69,6 @@ def counted(frame: Any) -> Any:
 
 
 @case(
-    CASES,
     SCALA,
     "transformWithState - streaming with rocksdb should succeed",
     inputs={"in": "key string"},
@@ -82,7 +80,6 @@ def running_count(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SCALA,
     "transformWithState - two input streams",
     inputs={"one": "key string", "two": "key string"},
@@ -94,7 +91,6 @@ def two_streams(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SCALA,
     "transformWithState - three input streams",
     inputs={"one": "key string", "two": "key string", "three": "key string"},
@@ -112,7 +108,6 @@ def three_streams(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SCALA,
     "transformWithState - two input streams, different key type",
     inputs={"one": "key string", "two": "number long"},
@@ -124,7 +119,6 @@ def two_types_of_keys(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SCALA,
     "transformWithState - availableNow trigger mode, rate limit is respected",
     "transformWithState - availableNow trigger mode, multiple restarts",
@@ -148,7 +142,6 @@ class StateInInit(Steps):
 
 
 @case(
-    CASES,
     SCALA,
     "transformWithState - streaming with rocksdb and invalid processor should fail",
     inputs={"in": "key string"},
@@ -191,7 +184,6 @@ def timed(rows: Any) -> Any:
 
 
 @case(
-    CASES,
     SCALA,
     "transformWithState - streaming with rocksdb and event time based timer",
     inputs={"in": "key string, seconds long"},

@@ -6,16 +6,14 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from ..case import RESTART, Case, Read, case
+from ..case import RESTART, Read, case
 from .aggregates import INT, UPDATE
 
-CASES: list[Case] = []
 QUERY = "StreamingQuerySuite"
 PAIR = {"in": "_1 int, _2 int"}
 
 
 @case(
-    CASES,
     QUERY,
     "SPARK-22238: don't check for RDD partitions during streaming aggregation preparation",
     inputs=PAIR,
@@ -31,7 +29,6 @@ def sums_behind_a_static_join(read: Read) -> Any:
 
 
 @case(
-    CASES,
     QUERY,
     "input row calculation with same V2 source used twice in self-union",
     inputs=INT,
@@ -44,7 +41,6 @@ def union_with_itself(read: Read) -> Any:
 
 
 @case(
-    CASES,
     QUERY,
     "input row calculation with same V2 source used twice in self-join",
     inputs=INT,
@@ -56,7 +52,6 @@ def join_with_itself(read: Read) -> Any:
 
 
 @case(
-    CASES,
     QUERY,
     "input row calculation with trigger having data for only one of two V2 sources",
     inputs={"one": "value int", "two": "value int"},
@@ -67,7 +62,6 @@ def union_of_two(read: Read) -> Any:
 
 
 @case(
-    CASES,
     QUERY,
     "input row calculation with mixed batch and streaming V2 sources",
     inputs=INT,
@@ -81,7 +75,6 @@ def join_with_a_static_frame(read: Read) -> Any:
 
 
 @case(
-    CASES,
     QUERY,
     "SPARK-49905 shuffle added by stateful operator should use the shuffle origin `REQUIRED_BY_STATEFUL_OPERATOR`",
     inputs=INT,
@@ -93,7 +86,6 @@ def counts_of_one_micro_batch(read: Read) -> Any:
 
 
 @case(
-    CASES,
     QUERY,
     "SPARK-53942: changing the number of stateful shuffle partitions via config",
     inputs=INT,
@@ -105,7 +97,6 @@ def counts_over_a_restart(read: Read) -> Any:
 
 
 @case(
-    CASES,
     QUERY,
     "SPARK-32456: distinct in streaming query of complete mode",
     inputs=INT,
@@ -118,7 +109,6 @@ def complete_distinct(read: Read) -> Any:
 
 
 @case(
-    CASES,
     QUERY,
     "SPARK-32456: distinct in streaming query of append mode without watermark",
     inputs=INT,
@@ -131,7 +121,6 @@ def appended_distinct(read: Read) -> Any:
 
 
 @case(
-    CASES,
     QUERY,
     "SPARK-32456: SQL union in streaming query of append mode without watermark",
     inputs={"one": "value int", "two": "value int"},
@@ -154,13 +143,12 @@ LETTERS = {
 }
 
 
-@case(CASES, QUERY, "Collation aware streaming", **LETTERS)
+@case(QUERY, "Collation aware streaming", **LETTERS)
 def filter_of_another_collation(read: Read) -> Any:
     return _collated(read).filter("key = 'aaa'").select(F.expr("cast(key AS STRING)").alias("key"), "value")
 
 
 @case(
-    CASES,
     QUERY,
     "SPARK-47776: streaming aggregation having binary inequality column in the grouping key must be disallowed",
     **LETTERS,
@@ -172,7 +160,6 @@ def counts_by_another_collation(read: Read) -> Any:
 
 
 @case(
-    CASES,
     QUERY,
     "limit on empty batch should not cause state store error",
     inputs=INT,
@@ -183,7 +170,6 @@ def first_row(read: Read) -> Any:
 
 
 @case(
-    CASES,
     QUERY,
     "SPARK-46062: streaming query reading from CTE, which refers to temp view from streaming source",
     inputs=INT,

@@ -8,12 +8,11 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from ..case import RESTART, Case, Read, Restart, case
+from ..case import CASES, RESTART, Case, Read, Restart, case
 from .event_time import TWO, the_greatest_watermark, timed
 from .processor_support import Steps, transformed
 from .processors import FIRST, PANDAS, QUIET, READINGS, ROWS, SCALA, SECOND
 
-CASES: list[Case] = []
 WORDS = {"in": "key string"}
 ONCE_MORE = {"inputs": WORDS, "mode": "update"}
 
@@ -125,7 +124,6 @@ def _with_last(drops: bool) -> Callable[[Read], Any]:
 
 
 @case(
-    CASES,
     SCALA,
     "transformWithState - test deleteIfExists operator",
     **ONCE_MORE,
@@ -206,7 +204,6 @@ def _without_city(rows: Any) -> Any:
 
 
 @case(
-    CASES,
     "StreamingDeduplicationSuite",
     DEDUP,
     inputs=PEOPLE,
@@ -222,7 +219,6 @@ def _within(read: Read) -> Any:
 
 
 @case(
-    CASES,
     "StreamingDeduplicationWithinWatermarkSuite",
     DEDUP,
     inputs=PEOPLE,
@@ -245,7 +241,6 @@ IGNORED = "MultipleWatermarkPolicy: recovery from checkpoints ignores session co
 
 
 @case(
-    CASES,
     "EventTimeWatermarkSuite",
     IGNORED,
     inputs=TWO,
@@ -262,7 +257,6 @@ def greatest_watermark_whatever_the_session_says_later(read: Read) -> Any:
 
 
 @case(
-    CASES,
     "EventTimeWatermarkSuite",
     IGNORED,
     inputs=TWO,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..case import Case, Read, case
+from ..case import Read, case
 from .joins import (
     BOTH,
     INTS,
@@ -20,37 +20,35 @@ from .joins import (
     self_joined,
 )
 
-CASES: list[Case] = []
 SEMI = "StreamingLeftSemiJoinSuite"
 
 
-@case(CASES, SEMI, "windowed left semi join", modes=BOTH, inputs=INTS, steps=WINDOWS_RESTARTED)
+@case(SEMI, "windowed left semi join", modes=BOTH, inputs=INTS, steps=WINDOWS_RESTARTED)
 def semi_on_windows(read: Read) -> Any:
     return on_windows(read, "left_semi")
 
 
-@case(CASES, SEMI, "left semi early state exclusion on left", modes=BOTH, inputs=INTS, steps=ON_LEFT)
+@case(SEMI, "left semi early state exclusion on left", modes=BOTH, inputs=INTS, steps=ON_LEFT)
 def semi_with_a_condition_on_the_left(read: Read) -> Any:
     return on_windows_if(read, "left_semi", 4, None)
 
 
-@case(CASES, SEMI, "left semi early state exclusion on right", modes=BOTH, inputs=INTS, steps=ON_RIGHT)
+@case(SEMI, "left semi early state exclusion on right", modes=BOTH, inputs=INTS, steps=ON_RIGHT)
 def semi_with_a_condition_on_the_right(read: Read) -> Any:
     return on_windows_if(read, "left_semi", None, 7)
 
 
-@case(CASES, SEMI, "left semi join with watermark range condition", modes=BOTH, inputs=PAIRS, steps=RANGE, history=2)
+@case(SEMI, "left semi join with watermark range condition", modes=BOTH, inputs=PAIRS, steps=RANGE, history=2)
 def semi_with_time_bounds(read: Read) -> Any:
     return ranged(read, "left_semi")
 
 
-@case(CASES, SEMI, "self left semi join", modes=BOTH, **SELF, history=2)
+@case(SEMI, "self left semi join", modes=BOTH, **SELF, history=2)
 def semi_with_itself(read: Read) -> Any:
     return self_joined(read, "left_semi")
 
 
 @case(
-    CASES,
     SEMI,
     "SPARK-49829 two chained stream-stream left outer joins among three input streams",
     inputs=dict.fromkeys(("one", "two", "three"), "_1 long, _2 int"),

@@ -6,9 +6,8 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from ..case import Case, Read, case
+from ..case import Read, case
 
-CASES: list[Case] = []
 SUITE = "StreamingSessionWindowSuite"
 TEXT, INT = {"in": "_1 string, _2 long"}, {"in": "value int"}
 FIRST = [("hello world spark streaming", 40), ("world hello structured streaming", 41)]
@@ -72,17 +71,17 @@ def _of_all(read: Read) -> Any:
     return counts.select(F.col("session").getField("start").cast("long").alias("start"), "count", "sum")
 
 
-@case(CASES, SUITE, "complete mode - session window", inputs=TEXT, steps=COMPLETE, mode="complete", history=2)
+@case(SUITE, "complete mode - session window", inputs=TEXT, steps=COMPLETE, mode="complete", history=2)
 def complete_sessions(read: Read) -> Any:
     return _sessions(read)
 
 
-@case(CASES, SUITE, "complete mode - session window - nested tuple key", inputs=TEXT, steps=COMPLETE, mode="complete")
+@case(SUITE, "complete mode - session window - nested tuple key", inputs=TEXT, steps=COMPLETE, mode="complete")
 def complete_sessions_by_a_struct(read: Read) -> Any:
     return _sessions(read, "nested")
 
 
-@case(CASES, SUITE, "complete mode - session window - multiple col key", inputs=TEXT, steps=COMPLETE, mode="complete")
+@case(SUITE, "complete mode - session window - multiple col key", inputs=TEXT, steps=COMPLETE, mode="complete")
 def complete_sessions_by_two_columns(read: Read) -> Any:
     return _sessions(read, "several")
 
@@ -90,23 +89,22 @@ def complete_sessions_by_two_columns(read: Read) -> Any:
 ALONE = {"inputs": INT, "steps": [{"in": [40]}], "refused": "session window"}
 
 
-@case(CASES, SUITE, "complete mode - session window - no key", **ALONE, mode="complete")
+@case(SUITE, "complete mode - session window - no key", **ALONE, mode="complete")
 def complete_sessions_of_all(read: Read) -> Any:
     return _of_all(read)
 
 
-@case(CASES, SUITE, "append mode - session window - no key", **ALONE)
+@case(SUITE, "append mode - session window - no key", **ALONE)
 def sessions_of_all(read: Read) -> Any:
     return _of_all(read)
 
 
-@case(CASES, SUITE, "update mode - session window - no key", **ALONE, mode="update")
+@case(SUITE, "update mode - session window - no key", **ALONE, mode="update")
 def sessions_of_all_as_updates(read: Read) -> Any:
     return _of_all(read)
 
 
 @case(
-    CASES,
     SUITE,
     "update mode - session window",
     inputs=TEXT,
@@ -118,28 +116,27 @@ def sessions_as_updates(read: Read) -> Any:
     return _sessions(read)
 
 
-@case(CASES, SUITE, "append mode - session window", inputs=TEXT, steps=APPEND, history=2)
+@case(SUITE, "append mode - session window", inputs=TEXT, steps=APPEND, history=2)
 def sessions(read: Read) -> Any:
     return _sessions(read)
 
 
-@case(CASES, SUITE, "SPARK-36465: dynamic gap duration", inputs=TEXT, steps=APPEND, history=2)
+@case(SUITE, "SPARK-36465: dynamic gap duration", inputs=TEXT, steps=APPEND, history=2)
 def sessions_with_gaps_of_their_own(read: Read) -> Any:
     return _sessions(read, "single", F.expr(_gap("sessionId")))
 
 
-@case(CASES, SUITE, "dynamic gap duration - nested tuple key", inputs=TEXT, steps=APPEND)
+@case(SUITE, "dynamic gap duration - nested tuple key", inputs=TEXT, steps=APPEND)
 def sessions_by_a_struct_with_gaps_of_their_own(read: Read) -> Any:
     return _sessions(read, "nested", F.expr(_gap("sessionId.sessionIdSingle")))
 
 
-@case(CASES, SUITE, "dynamic gap duration - multiple col key", inputs=TEXT, steps=APPEND)
+@case(SUITE, "dynamic gap duration - multiple col key", inputs=TEXT, steps=APPEND)
 def sessions_by_two_columns_with_gaps_of_their_own(read: Read) -> Any:
     return _sessions(read, "several", F.expr(_gap("aggKeySingle")))
 
 
 @case(
-    CASES,
     SUITE,
     "session window - with more aggregation functions and UDAFs",
     inputs=TEXT,

@@ -6,10 +6,9 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from ..case import Case, Read, case
+from ..case import Read, case
 from .outer_joins import at
 
-CASES: list[Case] = []
 SUITE = "MultiStatefulOperatorsSuite"
 INT, TWO = {"in": "value int"}, {"one": "value int", "two": "value int"}
 
@@ -23,7 +22,6 @@ def start() -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "window agg -> window agg, append mode",
     inputs=INT,
@@ -37,7 +35,6 @@ def windows_of_windows(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "agg -> agg -> agg, append mode",
     inputs=INT,
@@ -52,7 +49,7 @@ def windows_three_times(read: Read) -> Any:
     return counted.select(start(), F.col("window.end").cast("long").alias("end"), "count", "sum")
 
 
-@case(CASES, SUITE, "stream deduplication -> aggregation, append mode", inputs=INT, steps=[{"in": list(range(1, 16))}])
+@case(SUITE, "stream deduplication -> aggregation, append mode", inputs=INT, steps=[{"in": list(range(1, 16))}])
 def dedup_before_windows(read: Read) -> Any:
     windows = (
         timed(read, "10 seconds").dropDuplicates(["value", "eventTime"]).groupBy(F.window("eventTime", "5 seconds"))
@@ -73,7 +70,6 @@ def _windows_of_joined(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "join -> window agg, append mode",
     inputs=TWO,
@@ -84,7 +80,6 @@ def join_before_windows(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "stream-stream inner join -> window agg, update mode",
     inputs=TWO,
@@ -108,13 +103,13 @@ def _counted(read: Read) -> Any:
     return windows.agg(F.count("*").alias("count")).withColumn("windowEnd", F.expr("window.end"))
 
 
-@case(CASES, SUITE, DEDUPED, inputs=INT, steps=[{"in": [1, 5, 10, 15]}])
+@case(SUITE, DEDUPED, inputs=INT, steps=[{"in": [1, 5, 10, 15]}])
 def windows_before_dedup(read: Read) -> Any:
     rows = _counted(read).dropDuplicates(["count", "windowEnd"])
     return rows.select(F.col("windowEnd").cast("long").alias("end"), "count")
 
 
-@case(CASES, SUITE, DEDUPED, inputs=INT, steps=[{"in": [1, 5, 10, 15]}])
+@case(SUITE, DEDUPED, inputs=INT, steps=[{"in": [1, 5, 10, 15]}])
 def windows_before_dedup_by_time(read: Read) -> Any:
     rows = _counted(read).withColumn("windowTime", F.expr("window_time(window)"))
     rows = rows.withColumn("windowTimeMicros", F.expr("unix_micros(windowTime)"))
@@ -123,7 +118,6 @@ def windows_before_dedup_by_time(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "join with range join on non-time intervals -> window agg, append mode, shouldn't fail",
     inputs={"one": "value int", "two": "start int, end int"},
@@ -166,7 +160,6 @@ TIMES = {"one": "id string, at timestamp", "two": "id string, at timestamp"}
 
 
 @case(
-    CASES,
     SUITE,
     "stream-stream time interval left outer join -> aggregation, append mode",
     inputs=TIMES,
@@ -177,7 +170,6 @@ def left_outer_join_before_windows(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "stream-stream time interval right outer join -> aggregation, append mode",
     inputs=TIMES,
@@ -191,7 +183,6 @@ LONGS = {"one": "value long", "two": "value long"}
 
 
 @case(
-    CASES,
     SUITE,
     "SPARK-49829 time window agg per each source followed by stream-stream join",
     inputs=LONGS,
@@ -211,7 +202,6 @@ def windows_before_join(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "dedup on both sides -> stream-stream inner join",
     modes=("append", "update"),

@@ -7,9 +7,8 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from ..case import RESTART, Case, Read, case
+from ..case import RESTART, Read, case
 
-CASES: list[Case] = []
 SUITE = "StreamingStateStoreFormatCompatibilitySuite"
 COMPLETE = {
     "inputs": {"in": "value int"},
@@ -27,7 +26,7 @@ COLUMNS = (
 )
 
 
-@case(CASES, SUITE, "common functions", **COMPLETE)
+@case(SUITE, "common functions", **COMPLETE)
 def common_aggregates(read: Read) -> Any:
     rows = read("in").selectExpr(*COLUMNS, "named_struct('key', CAST(value AS STRING), 'value', value) AS s")
     counted = rows.groupBy("id").agg(
@@ -47,7 +46,7 @@ def common_aggregates(read: Read) -> Any:
     return counted.select("*", *structs).drop("first_s", "last_s", "min_struct")
 
 
-@case(CASES, SUITE, "statistical functions", **COMPLETE)
+@case(SUITE, "statistical functions", **COMPLETE)
 def statistical_aggregates(read: Read) -> Any:
     rows = read("in").selectExpr(*COLUMNS)
     return rows.groupBy("id").agg(
@@ -65,7 +64,6 @@ def statistical_aggregates(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "deduplicate with all columns",
     inputs={"in": "value long"},

@@ -8,11 +8,10 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from ..case import Case, Read, case
+from ..case import CASES, Case, Read, case
 from .processor_support import Steps, transformed
 from .processors import LastTime, timed
 
-CASES: list[Case] = []
 LISTS, MAPS, INITIAL = (
     "TransformWithListStateSuite",
     "TransformWithMapStateSuite",
@@ -90,7 +89,6 @@ _refused("test appending empty list in list state throw exception", "append empt
 
 
 @case(
-    CASES,
     LISTS,
     "test list state correctness",
     inputs=COMMANDS,
@@ -129,7 +127,6 @@ class Toggle(Steps):
 
 
 @case(
-    CASES,
     LISTS,
     "test ValueState And ListState in Processor",
     inputs={"in": "key string"},
@@ -181,7 +178,6 @@ def mapped(read: Read) -> Any:
 
 
 @case(
-    CASES,
     MAPS,
     "Test retrieving value with non-existing user key",
     inputs=NAMED,
@@ -212,7 +208,6 @@ CASES.append(
 
 
 @case(
-    CASES,
     MAPS,
     "Test map state correctness",
     inputs=NAMED,
@@ -293,7 +288,6 @@ def inventory(read: Read) -> Any:
 
 
 @case(
-    CASES,
     INITIAL,
     "transformWithStateWithInitialState - correctness test, run with multiple state variables - in-memory type",
     inputs=INVENTORY,
@@ -315,7 +309,6 @@ def initial_state_of_three_variables(read: Read) -> Any:
 
 
 @case(
-    CASES,
     INITIAL,
     "transformWithStateWithInitialState - correctness test, processInitialState should only run once",
     inputs=INVENTORY,
@@ -330,7 +323,6 @@ def initial_state_once(read: Read) -> Any:
 
 
 @case(
-    CASES,
     INITIAL,
     "transformWithStateWithInitialState - streaming with event time timer, can emit expired initial state rows when"
     " grouping key is not received for new input rows",

@@ -7,9 +7,8 @@ from typing import Any
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from ..case import RESTART, Case, Read, Restart, case
+from ..case import RESTART, Read, Restart, case
 
-CASES: list[Case] = []
 SUITE = "StreamSuite"
 INT = {"in": "value int"}
 
@@ -18,12 +17,12 @@ def steps(*batches: range) -> list[dict[str, Any]]:
     return [{"in": list(batch)} for batch in batches]
 
 
-@case(CASES, SUITE, "map with recovery", inputs=INT, steps=[{"in": [1, 2, 3]}, RESTART, {"in": [4, 5, 6]}])
+@case(SUITE, "map with recovery", inputs=INT, steps=[{"in": [1, 2, 3]}, RESTART, {"in": [4, 5, 6]}])
 def plus_one(read: Read) -> Any:
     return read("in").select((F.col("value") + 1).alias("value"))
 
 
-@case(CASES, SUITE, "join", inputs=INT, steps=[{"in": [1, 2, 3]}, {"in": [4]}])
+@case(SUITE, "join", inputs=INT, steps=[{"in": [1, 2, 3]}, {"in": [4]}])
 def join_with_a_small_table(read: Read) -> Any:
     from pyspark.sql import SparkSession
 
@@ -32,14 +31,13 @@ def join_with_a_small_table(read: Read) -> Any:
     return read("in").join(table, F.col("value") == F.col("number"))
 
 
-@case(CASES, SUITE, "SPARK-20432: union one stream with itself", inputs=INT, named=False, steps=steps(range(11)))
+@case(SUITE, "SPARK-20432: union one stream with itself", inputs=INT, named=False, steps=steps(range(11)))
 def union_of_one_with_itself(read: Read) -> Any:
     rows = read("in").select("value")
     return rows.union(rows)
 
 
 @case(
-    CASES,
     SUITE,
     "union two streams",
     inputs={"one": "value int", "two": "value int"},
@@ -49,7 +47,7 @@ def union_of_two_streams(read: Read) -> Any:
     return read("one").union(read("two"))
 
 
-@case(CASES, SUITE, "sql queries", inputs=INT, steps=[{"in": [1, 2, 3, 4]}])
+@case(SUITE, "sql queries", inputs=INT, steps=[{"in": [1, 2, 3, 4]}])
 def even_numbers_in_sql(read: Read) -> Any:
     from pyspark.sql import SparkSession
 
@@ -60,18 +58,17 @@ def even_numbers_in_sql(read: Read) -> Any:
 UNSUPPORTED = "unsupported queries"
 
 
-@case(CASES, SUITE, UNSUPPORTED, inputs=INT, steps=[{"in": [1]}], refused="start", refuses_method=True)
+@case(SUITE, UNSUPPORTED, inputs=INT, steps=[{"in": [1]}], refused="start", refuses_method=True)
 def counted_like_a_table(read: Read) -> Any:
     read("in").count()
 
 
-@case(CASES, SUITE, UNSUPPORTED, inputs=INT, steps=[{"in": [1]}], refused="not supported")
+@case(SUITE, UNSUPPORTED, inputs=INT, steps=[{"in": [1]}], refused="not supported")
 def sorted_stream(read: Read) -> Any:
     return read("in").sort("value")
 
 
 @case(
-    CASES,
     SUITE,
     "SPARK-19065: dropDuplicates should not create expressions using the same id",
     inputs={"in": "_1 int, _2 int"},
@@ -82,7 +79,6 @@ def first_of_one_column(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "SPARK-44044: non-time-window",
     inputs={"in": "_1 int, _2 int"},
@@ -99,7 +95,6 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 @case(
-    CASES,
     SUITE,
     "SPARK-19873: streaming aggregation with change in number of partitions",
     inputs={"in": "_1 int, _2 int"},
@@ -117,23 +112,22 @@ def counts_in_other_partitions(read: Read) -> Any:
     return read("in").groupBy("_1").count()
 
 
-@case(CASES, SUITE, "streaming limit without state", inputs=INT, steps=steps(range(1, 9)), may_be_empty=True)
+@case(SUITE, "streaming limit without state", inputs=INT, steps=steps(range(1, 9)), may_be_empty=True)
 def no_rows(read: Read) -> Any:
     return read("in").limit(0)
 
 
-@case(CASES, SUITE, "streaming limit without state", inputs=INT, steps=steps(range(1, 9)))
+@case(SUITE, "streaming limit without state", inputs=INT, steps=steps(range(1, 9)))
 def four_rows(read: Read) -> Any:
     return read("in").limit(4)
 
 
-@case(CASES, SUITE, "streaming limit with state", inputs=INT, steps=steps(range(1, 3), range(3, 7), range(7, 10)))
+@case(SUITE, "streaming limit with state", inputs=INT, steps=steps(range(1, 3), range(3, 7), range(7, 10)))
 def four_rows_of_several_micro_batches(read: Read) -> Any:
     return read("in").limit(4)
 
 
 @case(
-    CASES,
     SUITE,
     "streaming limit with other operators",
     inputs=INT,
@@ -146,18 +140,17 @@ def four_odd_rows(read: Read) -> Any:
 SEVERAL = "streaming limit with multiple limits"
 
 
-@case(CASES, SUITE, SEVERAL, inputs=INT, steps=steps(range(1, 2), range(2, 9)))
+@case(SUITE, SEVERAL, inputs=INT, steps=steps(range(1, 2), range(2, 9)))
 def two_of_four_rows(read: Read) -> Any:
     return read("in").limit(4).limit(2)
 
 
-@case(CASES, SUITE, SEVERAL, inputs=INT, steps=steps(range(1, 3), range(3, 9)))
+@case(SUITE, SEVERAL, inputs=INT, steps=steps(range(1, 3), range(3, 9)))
 def three_of_four_rows(read: Read) -> Any:
     return read("in").limit(4).limit(100).limit(3)
 
 
 @case(
-    CASES,
     SUITE,
     "SPARK-30658: streaming limit before agg in complete mode",
     inputs=INT,
@@ -172,7 +165,6 @@ BEFORE_AND_AFTER = "SPARK-30658: streaming limits before and after agg in comple
 
 
 @case(
-    CASES,
     SUITE,
     BEFORE_AND_AFTER.format("after limit < before limit"),
     inputs=INT,
@@ -184,7 +176,6 @@ def three_counts_of_four_rows(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     BEFORE_AND_AFTER.format("before limit < after limit"),
     inputs=INT,
@@ -196,7 +187,6 @@ def three_counts_of_two_rows(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "SPARK-30657: streaming limit after streaming dedup in append mode",
     inputs=INT,
@@ -207,19 +197,18 @@ def how_many_rows_behind_a_deduplication(read: Read) -> Any:
     return read("in").dropDuplicates().limit(1).select((F.col("value") <= 2).alias("early"))
 
 
-@case(CASES, SUITE, "streaming limit in update mode", inputs=INT, steps=[{"in": [1]}], mode="update", refused="Update")
+@case(SUITE, "streaming limit in update mode", inputs=INT, steps=[{"in": [1]}], mode="update", refused="Update")
 def five_rows_as_updates(read: Read) -> Any:
     return read("in").limit(5)
 
 
-@case(CASES, SUITE, "streaming limit in multiple partitions", inputs=INT, steps=steps(range(1, 11), range(11, 21)))
+@case(SUITE, "streaming limit in multiple partitions", inputs=INT, steps=steps(range(1, 11), range(11, 21)))
 def how_many_rows_of_two_partitions(read: Read) -> Any:
     """How many there are, and that all are of the first micro-batch."""
     return read("in").repartition(2).limit(7).select((F.col("value") <= 10).alias("early"))
 
 
 @case(
-    CASES,
     SUITE,
     "streaming limit in multiple partitions by column",
     inputs={"in": "_1 int, _2 int"},
@@ -230,7 +219,6 @@ def how_many_rows_of_partitions_by_a_column(read: Read) -> Any:
 
 
 @case(
-    CASES,
     SUITE,
     "SPARK-30657: streaming limit should not apply on limits on state subplans",
     inputs=INT,
@@ -246,16 +234,16 @@ def limit_of_a_static_frame(read: Read) -> Any:
 LIMITS = "SPARK-30657: streaming limit optimization from StreamingLocalLimitExec to LocalLimitExec"
 
 
-@case(CASES, SUITE, LIMITS, inputs=INT, steps=[{"in": [1]}], mode="complete")
+@case(SUITE, LIMITS, inputs=INT, steps=[{"in": [1]}], mode="complete")
 def count_of_one_row(read: Read) -> Any:
     return read("in").limit(1).groupBy().count()
 
 
-@case(CASES, SUITE, LIMITS, inputs=INT, steps=[{"in": [1]}])
+@case(SUITE, LIMITS, inputs=INT, steps=[{"in": [1]}])
 def one_row_of_one_partition_behind_a_deduplication(read: Read) -> Any:
     return read("in").dropDuplicates().repartition(1).limit(1)
 
 
-@case(CASES, SUITE, LIMITS, inputs=INT, steps=[{"in": [1]}], mode="complete")
+@case(SUITE, LIMITS, inputs=INT, steps=[{"in": [1]}], mode="complete")
 def one_count(read: Read) -> Any:
     return read("in").groupBy("value").count().limit(1)
