@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,3 +45,10 @@ def leave_out(config: pytest.Config, items: list[pytest.Item], marker: str) -> N
         all_cases = [item for item in items if item.get_closest_marker(marker)]
         config.hook.pytest_deselected(items=all_cases)
         items[:] = [item for item in items if item not in all_cases]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """An empty folder that is removed after the test, for it may be in memory."""
+    yield tmp_path
+    shutil.rmtree(tmp_path, ignore_errors=True)

@@ -44,6 +44,11 @@ POINTS = (
 )
 
 
+def at(*times_ms: int) -> list[Row]:
+    """Rows of one key at these times."""
+    return [("a", time_ms * 1000, 1) for time_ms in times_ms]
+
+
 class Died(BaseException):
     """The process is gone."""
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from jobs.verdicts import Verdict
 from many_cases import Measured, leave_out, register
+from many_cases import folder as folder
 
 import suites
 from suites import catalogue
@@ -37,10 +36,3 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     leave_out(config, items, "suites")
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """An empty folder that is removed after the test, for it may be in memory."""
-    yield tmp_path
-    shutil.rmtree(tmp_path, ignore_errors=True)

@@ -11,9 +11,9 @@ from typing import Any, cast
 from unittest import mock
 
 import pytest
-from beside_support import POINTS, Checkpointed, Died
+from beside_support import POINTS, Checkpointed, Died, at
 from graph_kinds import Buckets, Unique, Windows
-from graph_support import Job, Row, Stage
+from graph_support import Job, Stage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixedmode.errors import CheckpointError, QueryError
@@ -51,10 +51,6 @@ def job(tmp_path: Path) -> Iterator[Checkpointed]:
     made = Checkpointed(tmp_path, GRAPHS[0])
     yield made
     made.close()
-
-
-def at(*times_ms: int) -> list[Row]:
-    return [("a", time_ms * 1000, 1) for time_ms in times_ms]
 
 
 @st.composite

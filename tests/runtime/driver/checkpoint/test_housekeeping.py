@@ -8,9 +8,9 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from beside_support import Checkpointed
+from beside_support import Checkpointed, at
 from graph_kinds import Windows
-from graph_support import Row, Stage
+from graph_support import Stage
 from mixedmode.errors import CheckpointError
 from mixedmode.runtime.driver.checkpoint import checkpoint_coordinator, housekeeping
 from mixedmode.runtime.driver.checkpoint.checkpoint_coordinator import CheckpointCoordinator
@@ -39,10 +39,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(housekeeping, "clock_ms", lambda: now[0])
     monkeypatch.setattr("mixedmode.runtime.checkpoints.retention.time.time", lambda: now[0] / 1000)
     return now
-
-
-def at(*times_ms: int) -> list[Row]:
-    return [("a", time_ms * 1000, 1) for time_ms in times_ms]
 
 
 def test_by_auto_each_epoch_that_changes_something_has_its_checkpoint(job: Checkpointed) -> None:
