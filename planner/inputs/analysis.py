@@ -15,8 +15,16 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from ...errors import PlanError, not_supported
-from ...runtime.catalyst.spark_expressions import class_name, items, tree, with_attributes, without_alias
-from ...runtime.catalyst.spark_plans import analyzed, check_streaming, explained, leaves
+from ...runtime.catalyst.spark_expressions import (
+    attribute_id,
+    attributes_in,
+    class_name,
+    is_attribute,
+    items,
+    with_attributes,
+    without_alias,
+)
+from ...runtime.catalyst.spark_plans import analyzed, check_streaming, explained, leaves, output_of
 from ...runtime.catalyst.spark_session import is_on
 from ...runtime.jvm.spark_errors import error_text
 from ...runtime.spark_io.spark_sources import check_file_options
@@ -88,7 +96,7 @@ def check_stateless(name: str, frame: DataFrame, template: DataFrame | None = No
             "behind a keyed stage it would see the rows of one epoch only; group what the stage gives (groupBy,"
             " dropDuplicates…) for another keyed stage, or do it in foreachBatch"
         )
-        columns = [attribute.name() for attribute in items(analyzed(template).output())]
+        columns = [attribute.name() for attribute in output_of(template)]
         of_stream = partial(reads_template, columns)
     for node in _nodes(analyzed(frame), of_stream):
         kind = class_name(node)
@@ -155,12 +163,9 @@ def plain_columns(frame: DataFrame, columns: Sequence[Column], grouped: DataFram
             f"groupBy: Spark does not plan {', '.join(map(str, columns))} as plain keys; compute it with withColumn"
             " before groupBy and group by the column"
         )
-    names = {
-        attribute.exprId().id(): name
-        for attribute, name in zip(items(analyzed(frame).output()), frame.columns, strict=True)
-    }
+    names = {attribute_id(attribute): name for attribute, name in zip(output_of(frame), frame.columns, strict=True)}
     return [
-        names.get(expression.exprId().id()) if class_name(expression) == "AttributeReference" else None
+        names.get(attribute_id(expression)) if is_attribute(expression) else None
         for expression in items(plan.groupingExpressions())
     ]
 
@@ -175,16 +180,16 @@ def over_template(spark: SparkSession, node: Any, below: Sequence[int]) -> dict[
     """
     kind = class_name(node)
     if kind == "LocalRelation":
-        return {one.exprId().id(): one for one in items(node.output()) if one.exprId().id() in below}
+        return {attribute_id(one): one for one in items(node.output()) if attribute_id(one) in below}
     children = [over_template(spark, child, below) for child in items(node.children())]
     known = {id: expression for child in children for id, expression in child.items()}
     if kind == "Project":
         found = {}
         for named in items(node.projectList()):
             expression = without_alias(named)
-            reads = {one.exprId().id() for one in tree(expression) if class_name(one) == "AttributeReference"}
+            reads = attributes_in(expression)
             if reads <= set(known):
-                found[named.exprId().id()] = with_attributes(spark, expression, known)
+                found[attribute_id(named)] = with_attributes(spark, expression, known)
         return found
     if kind == "Join" and str(node.joinType().sql()) in _OUTER_JOINS:
         return {}
@@ -201,12 +206,11 @@ def columns_below(frame: DataFrame, names: Sequence[str]) -> list[str | None]:
     plan = analyzed(frame)
     found = [list(items(leaf.output())) for leaf in leaves(plan) if class_name(leaf) == "LocalRelation"]
     below = [columns for columns in found if [one.name() for one in columns] == list(names)]
-    ids = [one.exprId().id() for one in below[0]] if below else []
+    ids = [attribute_id(one) for one in below[0]] if below else []
     known = over_template(frame.sparkSession, plan, ids)
-    expressions = [known.get(attribute.exprId().id()) for attribute in items(plan.output())]
+    expressions = [known.get(attribute_id(attribute)) for attribute in items(plan.output())]
     return [
-        names[ids.index(one.exprId().id())] if one is not None and class_name(one) == "AttributeReference" else None
-        for one in expressions
+        names[ids.index(attribute_id(one))] if one is not None and is_attribute(one) else None for one in expressions
     ]
 
 

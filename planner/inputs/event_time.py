@@ -20,9 +20,9 @@ from pyspark.sql.types import DataType, StructField, StructType, TimestampNTZTyp
 
 from ...errors import PlanError, not_supported
 from ...runtime.catalyst.columns import quoted, time_us_sql
-from ...runtime.catalyst.spark_expressions import items
+from ...runtime.catalyst.spark_expressions import attribute_id
 from ...runtime.catalyst.spark_joins import with_metadata
-from ...runtime.catalyst.spark_plans import analyzed
+from ...runtime.catalyst.spark_plans import output_of
 from ...runtime.catalyst.spark_session import is_on
 
 #: Marks the watermark's column, and what is made of it.
@@ -181,8 +181,8 @@ def check_one_event_time(template: DataFrame, what: str, among: Sequence[str] | 
         among: the columns that count; None: all.  Spark does not see others that nobody reads behind the stage.
     """
     found = {
-        int(one.exprId().id()): str(one.name())
-        for one in items(analyzed(template).output())
+        attribute_id(one): str(one.name())
+        for one in output_of(template)
         if str(one.name()) in (template.columns if among is None else among)
         and str(one.name()) != CARRIER
         and one.metadata().contains(EVENT_TIME_MARK)

@@ -15,7 +15,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from ...errors import PlanError
-from ...runtime.catalyst.spark_expressions import class_name, items
+from ...runtime.catalyst.spark_expressions import class_name, is_attribute, items
 from ...runtime.catalyst.spark_plans import analyzed
 from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.connectors.sources.live_inputs import INPUT_COLUMN
@@ -66,7 +66,7 @@ def _keeps_latest(condition: Any) -> bool:
 
 
 def _is_time(expression: Any) -> bool:
-    return class_name(expression) == "AttributeReference" and bool(expression.metadata().contains(EVENT_TIME_MARK))
+    return is_attribute(expression) and bool(expression.metadata().contains(EVENT_TIME_MARK))
 
 
 def _is_repeatable(part: InputPart) -> bool:

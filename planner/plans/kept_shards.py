@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from ...runtime.catalyst.columns import holds_floats
 from ...runtime.catalyst.spark_buckets import hash_partitioned
-from ...runtime.catalyst.spark_expressions import class_name, items
-from ...runtime.catalyst.spark_plans import analyzed, contains
+from ...runtime.catalyst.spark_expressions import attribute_id, is_attribute, items
+from ...runtime.catalyst.spark_plans import analyzed, contains, output_of
 from ...runtime.catalyst.types.arrow_functions import mapped_in_arrow
 from ...runtime.jobs.shuffle import InPlace, with_key_group
 from ...runtime.operators.contract import KeyedOperator
@@ -78,13 +78,13 @@ def key_places(stage: KeyedStage, earlier: KeyedOperator) -> tuple[int | None, .
     if contains(spark, plan, "PYTHON_UDF"):  # it may need what only the user's session has
         return ()
     template = part.origin.template
-    ids = [attribute.exprId().id() for attribute in items(analyzed(template).output())]
+    ids = [attribute_id(attribute) for attribute in output_of(template)]
     known = over_template(spark, plan, ids)
     become: dict[str, int] = {}
     for attribute, name in zip(items(plan.output()), part.frame.columns, strict=True):
-        expression = known.get(attribute.exprId().id())
-        if name in stage.key_inputs and expression is not None and class_name(expression) == "AttributeReference":
-            become.setdefault(template.columns[ids.index(expression.exprId().id())], stage.key_inputs.index(name))
+        expression = known.get(attribute_id(attribute))
+        if name in stage.key_inputs and expression is not None and is_attribute(expression):
+            become.setdefault(template.columns[ids.index(attribute_id(expression))], stage.key_inputs.index(name))
     # Floats that are equal may differ in bits, and each grouping makes them alike for itself.
     types = {field.name: field.dataType for field in template.schema.fields}
     return tuple(None if holds_floats(types[name]) else become.get(name) for name in earlier.output_key_columns)

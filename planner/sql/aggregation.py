@@ -9,7 +9,17 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from ...runtime.catalyst.spark_expressions import as_column, attribute, attribute_name, class_name, items, parsed, tree
+from ...runtime.catalyst.spark_expressions import (
+    as_column,
+    attribute,
+    attribute_id,
+    attribute_name,
+    class_name,
+    is_attribute,
+    items,
+    parsed,
+    tree,
+)
 from ...runtime.catalyst.sql_statements import over
 from .rows import NotTranslatable, StatementRows, unique
 
@@ -47,7 +57,7 @@ def written_sets(node: Any) -> WrittenSets | None:
         tuple(place for place, one in enumerate(list(items(row))[-count - 1 : -1]) if class_name(one) != "Literal")
         for row in items(expand.projections())
     ]
-    keys = {group.exprId().id(): one.child() for group, one in zip(groups, computed, strict=False)}
+    keys = {attribute_id(group): one.child() for group, one in zip(groups, computed, strict=False)}
     return WrittenSets(expand.child().child(), keys, tuple(sets))
 
 
@@ -93,7 +103,7 @@ class _Aggregation:
         names = [name for name, _ in wanted]
         if any(expression is not None for _, expression in wanted) or names != made.names:
             made = made.call("select", *[self._column(*one) for one in wanted])
-        known = made.named([one.exprId().id() for one in self._outputs], names)
+        known = made.named([attribute_id(one) for one in self._outputs], names)
         return StatementRows(made.frame, made.stock, known)
 
     def _column(self, name: str, expression: Any) -> Column:
@@ -102,7 +112,7 @@ class _Aggregation:
         return as_column(self._spark, expression).alias(name)
 
     def _add_key(self, group: Any) -> None:
-        written = None if self._written is None else self._written.keys[group.exprId().id()]
+        written = None if self._written is None else self._written.keys[attribute_id(group)]
         expression = self._rows.expression(group if written is None else written)
         kind = class_name(expression)
         if kind == "UnresolvedAttribute":
@@ -123,13 +133,13 @@ class _Aggregation:
         found = [one for one in self._outputs if class_name(one) == "Alias" and one.child().semanticEquals(group)]
         if found:
             return str(found[0].name())
-        return str(group.name()) if class_name(group) == "AttributeReference" else str(group.sql())
+        return str(group.name()) if is_attribute(group) else str(group.sql())
 
     def _output(self, named: Any) -> tuple[str, Any]:
         """Name of a column of the result, and what it is over keys and results; None: it is one of these."""
         expression = named.child() if class_name(named) == "Alias" else named
         others = {*self._taken, *self._key_names, *self._results}
-        if class_name(named) == "AttributeReference" and not self._is_grouping_id(named):
+        if is_attribute(named) and not self._is_grouping_id(named):
             return self._key_name(named), None
         if class_name(expression) == "AggregateExpression":
             name = unique(str(named.name()), others)
@@ -156,7 +166,7 @@ class _Aggregation:
             for place, group in enumerate(self._groups):
                 if node.semanticEquals(group):
                     return attribute(self._spark, self._key_names[place])
-            if class_name(node) == "AttributeReference" and self._is_grouping_id(node):
+            if is_attribute(node) and self._is_grouping_id(node):
                 name = unique(_GROUPING_ID, {*self._taken, *self._key_names})
                 self._results[name] = self._grouping_id
                 return attribute(self._spark, name)
@@ -168,6 +178,6 @@ class _Aggregation:
 
         found = over(self._spark, expression, other)
         for one in tree(found):
-            if class_name(one) == "AttributeReference":
+            if is_attribute(one):
                 raise NotTranslatable(f"reads the column {one.name()}, which is no key")
         return found

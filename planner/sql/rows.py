@@ -12,7 +12,15 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 
-from ...runtime.catalyst.spark_expressions import as_column, attribute, attribute_name, class_name, tree
+from ...runtime.catalyst.spark_expressions import (
+    as_column,
+    attribute,
+    attribute_id,
+    attribute_name,
+    class_name,
+    is_attribute,
+    tree,
+)
 from ...runtime.catalyst.sql_statements import OUTER, correlated, is_correlated, is_correlated_itself, over
 
 
@@ -94,11 +102,11 @@ class StatementRows:
         """
         known = {**self.known, **(more or {})}
         for one in tree(node):
-            if class_name(one) == "AttributeReference" and one.exprId().id() not in known:
+            if is_attribute(one) and attribute_id(one) not in known:
                 raise NotTranslatable(f"reads the column {one.name()} of another relation")
 
         def named(outer: Any) -> str:
-            found = known.get(outer.exprId().id()) if class_name(outer) == "AttributeReference" else None
+            found = known.get(attribute_id(outer)) if is_attribute(outer) else None
             if found is None or class_name(found) != "UnresolvedAttribute":
                 raise NotTranslatable(f"has a subquery that reads {outer.sql()}, which is no column of the rows before")
             return attribute_name(found)
@@ -108,11 +116,11 @@ class StatementRows:
                 if not self.is_outer:
                     raise NotTranslatable("has a subquery that reads columns from outside of it")
                 return self._correlated(one, named)
-            if class_name(one) != "AttributeReference":
+            if not is_attribute(one):
                 return None
-            if one.exprId().id() not in known:  # in a call as it was written
+            if attribute_id(one) not in known:  # in a call as it was written
                 raise NotTranslatable(f"reads the column {one.name()}, which is gone")
-            return known[one.exprId().id()]
+            return known[attribute_id(one)]
 
         return over(self.spark, node, other)
 

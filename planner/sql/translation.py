@@ -15,9 +15,11 @@ from ...errors import PlanError, not_supported
 from ...runtime.catalyst.spark_expressions import (
     as_column,
     attribute,
+    attribute_id,
     attribute_name,
     class_name,
     constant,
+    is_attribute,
     items,
     tree,
 )
@@ -130,10 +132,6 @@ def _under_names(frame: Any, names: list[str]) -> Any:
     return frame.toDF(*names)
 
 
-def _id(attribute: Any) -> int:
-    return int(attribute.exprId().id())
-
-
 class _Translation:
     """The calls of one statement."""
 
@@ -184,7 +182,7 @@ class _Translation:
             names.append(unique(str(column.name()), {*taken, *names}))
         called = frame if frame.columns == names else frame.toDF(*names)
         rows = StatementRows(called, leaf_called(self._spark, leaf, names), {})
-        return replace(rows, known=rows.named(map(_id, columns), names))
+        return replace(rows, known=rows.named(map(attribute_id, columns), names))
 
     def _filter(self, node: Any, taken: frozenset[str]) -> StatementRows:
         rows = self.rows(node.child(), taken).for_subqueries([node.condition()])
@@ -204,11 +202,11 @@ class _Translation:
             own = unique(str(one.name()), {*taken, *names, *(other for other in spoken if other is not None)})
             names.append(own)
             columns.append(self._computed(rows, one).alias(own))
-        return rows.call("select", *columns, known=rows.named(map(_id, given), names))
+        return rows.call("select", *columns, known=rows.named(map(attribute_id, given), names))
 
     def _name_of(self, rows: StatementRows, named: Any) -> str | None:
         """The name of a column that is handed on; None: it is computed, or gets another name."""
-        if class_name(named) != "AttributeReference":
+        if not is_attribute(named):
             return None
         found = rows.expression(named)
         return attribute_name(found) if class_name(found) == "UnresolvedAttribute" else None
@@ -230,7 +228,7 @@ class _Translation:
         if node.outer():
             generator = outer_generator(self._spark, generator)
         columns = [as_column(self._spark, attribute(self._spark, name)) for name in names]
-        known = {**rows.known, **rows.named(map(_id, given), own)}
+        known = {**rows.known, **rows.named(map(attribute_id, given), own)}
         return rows.call("select", *columns, as_column(self._spark, generator).alias(*own), known=known)
 
     def _unpivot(self, node: Any, taken: frozenset[str]) -> StatementRows:
@@ -246,7 +244,7 @@ class _Translation:
         names: list[str] = [str(name) for name in spoken[:kept]]
         for one in output[kept:]:
             names.append(unique(str(one.name()), {*taken, *names}))
-        known = rows.named(map(_id, output), names)
+        known = rows.named(map(attribute_id, output), names)
         ids, values = quoted_columns(names[:kept]), quoted_columns(map(str, spoken[kept:]))
         return rows.call("unpivot", ids, values, *names[kept:], known=known)
 
@@ -276,12 +274,12 @@ class _Translation:
         for child in (first, *others):
             self._check_is_of_job(child)
         rows = self.rows(first, taken)
-        ids = [one.exprId().id() for one in items(first.output())]
+        ids = [attribute_id(one) for one in items(first.output())]
         if [attribute_name(rows.known[id]) for id in ids] != rows.names:
             raise NotTranslatable("has columns in another order than its first part")
         for other in others:
             rows = rows.with_other("union", self.rows(other, taken), known=rows.known)
-        return StatementRows(rows.frame, rows.stock, rows.named(map(_id, items(node.output())), rows.names))
+        return StatementRows(rows.frame, rows.stock, rows.named(map(attribute_id, items(node.output())), rows.names))
 
     def _check_is_of_job(self, plan: Any) -> None:
         if not STAND_INS.are_below(plan):
@@ -313,7 +311,7 @@ class _Translation:
     def _joined(
         self, node: Any, left: StatementRows, right: Any, outputs: list[Any], names: list[str], how: str
     ) -> StatementRows:
-        other = right.known if isinstance(right, StatementRows) else left.named(map(_id, outputs), names)
+        other = right.known if isinstance(right, StatementRows) else left.named(map(attribute_id, outputs), names)
         both = StatementRows(left.frame, left.stock, {**left.known, **other})
         condition = node.condition()
         on = both.column(condition.get()) if condition.isDefined() else None
@@ -341,6 +339,6 @@ class _Translation:
         if class_name(below) != "LocalLimit":
             raise NotTranslatable("has no number")
         number = constant(node.limitExpr())
-        if number is None or any(class_name(one) == "AttributeReference" for one in tree(node.limitExpr())):
+        if number is None or any(is_attribute(one) for one in tree(node.limitExpr())):
             raise NotTranslatable("needs a constant")
         return self.rows(below.child(), taken).call("limit", int(number))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...runtime.catalyst.spark_expressions import class_name, items, parsed, replaced, tree
+from ...runtime.catalyst.spark_expressions import attribute_id, class_name, is_attribute, items, parsed, replaced, tree
 
 _WINDOW, _SESSION = "spark.timeWindow", "spark.sessionWindow"
 #: Stands for a column in a text that is parsed.
@@ -47,7 +47,7 @@ def written_window(node: Any) -> WrittenWindow | None:
     if kind == "Project":
         made = _made_by(node)
         if made is not None and made.metadata().contains(_WINDOW) and class_name(node.child()) == "Filter":
-            return _time_window(made.exprId().id(), [made.child()], node.child().child())
+            return _time_window(attribute_id(made), [made.child()], node.child().child())
         return None
     if kind != "Filter":
         return None
@@ -56,7 +56,7 @@ def written_window(node: Any) -> WrittenWindow | None:
         marked = [one for one in items(below.output()) if one.metadata().contains(_WINDOW)]
         structs = [row.apply(0) for row in items(below.projections())]
         if marked and all(class_name(_unnamed(one)) == "CreateNamedStruct" for one in structs):
-            first = below.output().apply(0).exprId().id()
+            first = attribute_id(below.output().apply(0))
             return _time_window(first, [_unnamed(one) for one in structs], below.child())
     if class_name(below) == "Project":
         made = _made_by(below)
@@ -68,13 +68,13 @@ def written_window(node: Any) -> WrittenWindow | None:
 def over_window(window: WrittenWindow) -> WrittenWindow:
     """A window over the last instants of another one as a window of that one, as users write it; others as they are."""
     project = window.below
-    if class_name(project) != "Project" or class_name(window.time) != "AttributeReference":
+    if class_name(project) != "Project" or not is_attribute(window.time):
         return window
     first, *others = items(project.projectList())
     inner = window_of_time(first.child()) if class_name(first) == "Alias" else None
-    if inner is None or first.exprId().id() != window.time.exprId().id():
+    if inner is None or attribute_id(first) != attribute_id(window.time):
         return window
-    if any(class_name(one) != "AttributeReference" for one in others):
+    if any(not is_attribute(one) for one in others):
         return window
     return replace(window, below=project.child(), time=inner)
 
@@ -122,7 +122,7 @@ def _session(made: Any, below: Any) -> WrittenWindow | None:
     time, gap = (sums[0].children().apply(at) for at in (0, 1))
     while class_name(gap) == "Cast":
         gap = gap.child()
-    return WrittenWindow(made.exprId().id(), below, time, f"session_window({_TIME}, {_GAP})", gap)
+    return WrittenWindow(attribute_id(made), below, time, f"session_window({_TIME}, {_GAP})", gap)
 
 
 def _ends_of(struct: Any, at: int) -> Any:

@@ -16,8 +16,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructField, StructType
 
 from ...errors import OptionError, PlanError
-from ...runtime.catalyst.spark_expressions import called, class_name, items, tree, with_attributes
-from ...runtime.catalyst.spark_plans import analyzed, nodes_above, whole_plans
+from ...runtime.catalyst.spark_expressions import (
+    attribute_id,
+    called,
+    class_name,
+    is_attribute,
+    items,
+    tree,
+    with_attributes,
+)
+from ...runtime.catalyst.spark_plans import analyzed, nodes_above, output_of, whole_plans
 from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.catalyst.types.arrow_functions import mapped_in_arrow
 from ...runtime.operators.output_transform import OutputBranch, OutputTransform, TransformedColumn
@@ -198,9 +206,9 @@ def _with_mark(field: StructField, data_type: DataType, mark: str) -> StructFiel
 
 def _columns(spark: SparkSession, template: DataFrame, output: DataFrame) -> tuple[TransformedColumn, ...] | None:
     """What each output column is made of; None: it cannot be told of all of them."""
-    plan, below = analyzed(output), [attribute.exprId().id() for attribute in items(analyzed(template).output())]
+    plan, below = analyzed(output), [attribute_id(attribute) for attribute in output_of(template)]
     known = over_template(spark, plan, below)
-    expressions = [known.get(column.exprId().id()) for column in items(plan.output())]
+    expressions = [known.get(attribute_id(column)) for column in items(plan.output())]
     columns = []
     for expression in expressions:
         if expression is None or not _is_clear(expression):
@@ -214,9 +222,9 @@ def _is_clear(expression: Any) -> bool:
 
 
 def _column(spark: SparkSession, expression: Any, below: Sequence[int]) -> TransformedColumn:
-    if class_name(expression) == "AttributeReference":
-        return TransformedColumn("", (below.index(expression.exprId().id()),))
-    attributes = {one.exprId().id(): one for one in tree(expression) if class_name(one) == "AttributeReference"}
+    if is_attribute(expression):
+        return TransformedColumn("", (below.index(attribute_id(expression)),))
+    attributes = {attribute_id(one): one for one in tree(expression) if is_attribute(one)}
     reads = [id for id in attributes if id in below]
     with whole_plans(spark):
         # With their types: without, a field that is known by its place, as behind "window.*", has no name.

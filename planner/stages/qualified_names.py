@@ -20,7 +20,7 @@ from pyspark.sql.types import StructField, StructType
 from ...errors import PlanError
 from ...runtime.catalyst.columns import column_fold
 from ...runtime.catalyst.frame_columns import hidden_columns, with_names
-from ...runtime.catalyst.spark_expressions import as_column, items
+from ...runtime.catalyst.spark_expressions import as_column, attribute_id, items
 from ...runtime.catalyst.spark_joins import qualifier_of
 from ...runtime.catalyst.spark_plans import analyzed
 from ...runtime.catalyst.struct_fields import known_again, own_fields, recast
@@ -61,7 +61,7 @@ class QualifiedNames:
         # Users may take a static frame's columns from that frame (``customers["segment"]``): those are called by ids.
         if names == given and not any(qualifiers) and not rows.inputs.static_ids:
             return cls(rows, rows, None)
-        ids = [one.exprId().id() for one in [*attributes, *hidden]]
+        ids = [attribute_id(one) for one in [*attributes, *hidden]]
         known = dict(zip(ids, names, strict=True))
         if names == given:
             return cls(rows, rows, known)

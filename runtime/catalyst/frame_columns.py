@@ -12,8 +12,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from ..jvm.gateway import java_class, scala_sequence, session_state
 from .columns import column_fold
-from .spark_expressions import as_column, attribute, class_name, items, replaced, tree
-from .spark_plans import analyzed
+from .spark_expressions import as_column, attribute, attribute_id, class_name, is_attribute, items, replaced, tree
+from .spark_plans import analyzed, output_of
 
 #: Which frame of ours a column was taken from, on the expression of its name.
 _FRAME_TAG = "mixedmode.frame"
@@ -74,15 +74,15 @@ def with_own_columns(
         beside: a frame whose columns are there, too.
     """
     spark = frame.sparkSession
-    fold, mine = column_fold(spark), list(items(analyzed(frame).output()))
-    theirs = [] if beside is None else list(items(analyzed(beside).output()))
-    foreign = {*others, *(one.exprId().id() for one in theirs)}
+    fold, mine = column_fold(spark), list(output_of(frame))
+    theirs = [] if beside is None else list(output_of(beside))
+    foreign = {*others, *(attribute_id(one) for one in theirs)}
 
     def find(number: int, name: str) -> Any:
         if number not in numbers:
             return None
         alike = [one for one in [*mine, *theirs] if fold(str(one.name())) == fold(name)]
-        own = [one for one in alike if one.exprId().id() not in foreign]
+        own = [one for one in alike if attribute_id(one) not in foreign]
         return own[0] if len(alike) > 1 and len(own) == 1 else None
 
     return with_frames(spark, column, find)
@@ -90,7 +90,7 @@ def with_own_columns(
 
 def attribute_ids(frame: DataFrame) -> frozenset[int]:
     """The ids of a frame's columns, by which Spark tells them from those of others."""
-    return frozenset(one.exprId().id() for one in items(analyzed(frame).output()))
+    return frozenset(attribute_id(one) for one in output_of(frame))
 
 
 def with_names(frame: DataFrame, column: Column, names: Mapping[int, str]) -> Column:
@@ -114,7 +114,7 @@ def with_names(frame: DataFrame, column: Column, names: Mapping[int, str]) -> Co
     def other(node: Any) -> Any:
         kind = class_name(node)
         if kind == "AttributeReference":
-            name = names.get(node.exprId().id())
+            name = names.get(attribute_id(node))
             return None if name is None else attribute(spark, name)
         if kind != "UnresolvedAttribute":
             return None
@@ -122,11 +122,11 @@ def with_names(frame: DataFrame, column: Column, names: Mapping[int, str]) -> Co
         whole = found(parts)
         if whole is None:
             return None
-        ids = [one.exprId().id() for one in tree(whole) if class_name(one) == "AttributeReference"]
+        ids = [attribute_id(one) for one in tree(whole) if is_attribute(one)]
         if len(ids) != 1 or ids[0] not in names:
             return None
         # What is behind the column's name are fields in it.
-        length = next(n for n in range(1, len(parts) + 1) if _is_attribute(found(parts[:n]), ids[0]))
+        length = next(n for n in range(1, len(parts) + 1) if _is_column(found(parts[:n]), ids[0]))
         return _named(spark, [names[ids[0]], *parts[length:]])
 
     return with_nodes(spark, column, other)
@@ -191,8 +191,8 @@ def _field(spark: SparkSession, column: Any, fields: Sequence[str]) -> Any:
     return column
 
 
-def _is_attribute(expression: Any, id: int) -> bool:
-    return expression is not None and class_name(expression) == "AttributeReference" and expression.exprId().id() == id
+def _is_column(expression: Any, id: int) -> bool:
+    return expression is not None and is_attribute(expression) and attribute_id(expression) == id
 
 
 def _tag(spark: SparkSession) -> Any:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType
 
 from ..jvm.gateway import java_type, logical_plan, query_execution
-from .spark_expressions import class_name, items, tree
+from .spark_expressions import class_name, is_attribute, items, tree
 from .spark_plans import analyzed, contains
 
 #: Nodes that look at nothing but what their expressions name.  Of all others it is taken that they look at all that
@@ -99,7 +99,7 @@ def _looked_at(plan: Any, *, is_optimized: bool) -> Iterator[Any]:
     for node in _nodes(plan):
         kind = class_name(node)
         if kind == "Project" and not is_optimized:  # an optimized one hands on what is looked at above it
-            made = (one for one in items(node.projectList()) if class_name(one) != "AttributeReference")
+            made = (one for one in items(node.projectList()) if not is_attribute(one))
             yield from (one.references() for one in made)
         elif kind not in ("LogicalRDD", "SubqueryAlias"):
             yield node.references() if kind in _BY_EXPRESSIONS else node.inputSet()

@@ -39,6 +39,21 @@ def tree(node: Any) -> Iterator[Any]:
         yield from tree(child)
 
 
+def is_attribute(node: Any) -> bool:
+    """True for a column that a plan below has made."""
+    return class_name(node) == "AttributeReference"
+
+
+def attribute_id(named: Any) -> int:
+    """The id of a column, which is that of the alias that has made it."""
+    return int(named.exprId().id())
+
+
+def attributes_in(expression: Any) -> set[int]:
+    """The ids of the columns that an expression reads."""
+    return {attribute_id(one) for one in tree(expression) if is_attribute(one)}
+
+
 def without_alias(expression: Any) -> Any:
     """The expression below its names."""
     while class_name(expression) == "Alias":
@@ -67,9 +82,7 @@ def with_attributes(spark: SparkSession, node: Any, known: Mapping[int, Any]) ->
     """
     if not known:
         return node
-    return replaced(
-        spark, node, lambda one: known.get(one.exprId().id()) if class_name(one) == "AttributeReference" else None
-    )
+    return replaced(spark, node, lambda one: known.get(attribute_id(one)) if is_attribute(one) else None)
 
 
 def resolved_with_attributes(spark: SparkSession, node: Any, known: Mapping[int, Any]) -> Any:
@@ -84,9 +97,9 @@ def resolved_with_attributes(spark: SparkSession, node: Any, known: Mapping[int,
     """
     if not known:
         return node
-    if class_name(node) == "AttributeReference":
-        return known.get(node.exprId().id(), node)
-    used = [(one, known[number]) for one in items(node.references().toSeq()) if (number := one.exprId().id()) in known]
+    if is_attribute(node):
+        return known.get(attribute_id(node), node)
+    used = [(one, known[number]) for one in items(node.references().toSeq()) if (number := attribute_id(one)) in known]
     if not used:
         return node
     alias, none = java_class(spark, f"{_CATALYST}expressions.Alias"), java_class(spark, "scala.Option").empty()

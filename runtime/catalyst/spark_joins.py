@@ -15,8 +15,18 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
 from ..jvm.gateway import java_class, scala_sequence
-from .spark_expressions import as_column, attribute, class_name, items, replaced, tree, with_attributes
-from .spark_plans import analyzed, check_streaming
+from .spark_expressions import (
+    as_column,
+    attribute,
+    attribute_id,
+    class_name,
+    is_attribute,
+    items,
+    replaced,
+    tree,
+    with_attributes,
+)
+from .spark_plans import analyzed, check_streaming, output_of
 
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
 #: How Spark's streams mark an event-time column.
@@ -93,7 +103,7 @@ class SparkJoin:
         """
         spark = self.spark
         sides = [[_marked(spark, one, event_times) for one in side] for side in (self.left, self.right)]
-        known = {one.exprId().id(): one for side in sides for one in side}
+        known = {attribute_id(one): one for side in sides for one in side}
         relation = java_class(spark, "org.apache.spark.sql.catalyst.plans.logical.LocalRelation")
         left, right = (
             relation(scala_sequence(spark, side), scala_sequence(spark, []), True, _none(spark)) for side in sides
@@ -183,14 +193,14 @@ def with_metadata(frame: DataFrame, column: str, metadata: Mapping[str, Any]) ->
 def renewed(frame: DataFrame) -> DataFrame:
     """The same rows, in columns of the same names that Spark takes for others: a frame that is joined with itself."""
     spark = frame.sparkSession
-    columns = [_alias(spark, one, one.name(), qualifier_of(one)) for one in items(analyzed(frame).output())]
+    columns = [_alias(spark, one, one.name(), qualifier_of(one)) for one in output_of(frame)]
     return frame.select(*columns)
 
 
 def share_attributes(one: DataFrame, other: DataFrame) -> bool:
     """Whether Spark takes columns of two frames for the same."""
-    ids = {attribute.exprId().id() for attribute in items(analyzed(one).output())}
-    return any(attribute.exprId().id() in ids for attribute in items(analyzed(other).output()))
+    ids = {attribute_id(attribute) for attribute in output_of(one)}
+    return any(attribute_id(attribute) in ids for attribute in output_of(other))
 
 
 def is_same_value(plan: Any, one: int, other: int) -> bool:
@@ -208,13 +218,13 @@ def is_same_value(plan: Any, one: int, other: int) -> bool:
                 below = named
                 while class_name(below) == "Alias":
                     below = below.child()
-                found[named.exprId().id()] = below
+                found[attribute_id(named)] = below
             if one not in found or other not in found:
                 return False
             mine, theirs = found[one], found[other]
-            if class_name(mine) != "AttributeReference" or class_name(theirs) != "AttributeReference":
+            if not is_attribute(mine) or not is_attribute(theirs):
                 return bool(mine.semanticEquals(theirs))
-            one, other = mine.exprId().id(), theirs.exprId().id()
+            one, other = attribute_id(mine), attribute_id(theirs)
         elif plan.children().size() != 1:
             return False
         plan = plan.children().apply(0) if one != other else plan
@@ -234,7 +244,7 @@ def _alias(spark: SparkSession, expression: Any, name: str, qualifier: Sequence[
 
 
 def _marked(spark: SparkSession, attribute: Any, event_times: Collection[int]) -> Any:
-    if attribute.exprId().id() not in event_times:
+    if attribute_id(attribute) not in event_times:
         return attribute
     builder = java_class(spark, "org.apache.spark.sql.types.MetadataBuilder")()
     return attribute.withMetadata(builder.withMetadata(attribute.metadata()).putLong(_DELAY, 0).build())

@@ -16,7 +16,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from ..jvm.gateway import java_class, java_session, query_execution, session_state
-from .spark_expressions import class_name, items, tree, with_children
+from .spark_expressions import class_name, is_attribute, items, tree, with_children
 
 #: What Spark's own Python code asks a frame for; nothing but a ``DataFrame`` has it.
 HANDLE = "_jdf"
@@ -31,6 +31,11 @@ _BRANCHES = " :+-"
 def analyzed(frame: DataFrame) -> Any:
     """The logical plan as Spark's analyzer has resolved it."""
     return query_execution(frame).analyzed()
+
+
+def output_of(frame: DataFrame) -> Iterator[Any]:
+    """The columns of a frame, as attributes."""
+    return items(analyzed(frame).output())
 
 
 def as_written(frame: DataFrame) -> Any:
@@ -261,7 +266,7 @@ def hash_partitions(frame: DataFrame) -> tuple[int, tuple[str, ...]] | None:
     if class_name(spread) != "HashPartitioning":
         return None
     columns = list(items(spread.expressions()))
-    if any(class_name(column) != "AttributeReference" for column in columns):
+    if any(not is_attribute(column) for column in columns):
         return None
     return int(spread.numPartitions()), tuple(str(column.name()) for column in columns)
 

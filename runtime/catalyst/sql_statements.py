@@ -14,7 +14,17 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from ..jvm.gateway import java_array, java_class, java_type, scala_sequence
-from .spark_expressions import NO_SUCH_MEMBER, as_column, class_name, items, parsed, replaced, tree, with_children
+from .spark_expressions import (
+    NO_SUCH_MEMBER,
+    as_column,
+    class_name,
+    is_attribute,
+    items,
+    parsed,
+    replaced,
+    tree,
+    with_children,
+)
 from .spark_plans import analyzed, frame_of
 
 _ANALYSIS, _OPTIMIZER = "org.apache.spark.sql.catalyst.analysis", "org.apache.spark.sql.catalyst.optimizer"
@@ -317,7 +327,7 @@ def _without_new_names(spark: SparkSession, node: Any) -> Any:
 
 def _under_its_own_name(spark: SparkSession, column: Any) -> Any:
     """A column; if it is another one under a new name, that one under its own."""
-    if class_name(column) != "Alias" or class_name(column.child()) != "AttributeReference":
+    if class_name(column) != "Alias" or not is_attribute(column.child()):
         return column
     child = column.child()
     alias = java_class(spark, "org.apache.spark.sql.catalyst.expressions.Alias")

@@ -12,7 +12,7 @@ from ..jvm.gateway import scala_sequence
 from .columns import RESERVED, quoted
 from .frame_columns import with_nodes
 from .spark_expressions import class_name, items, parsed
-from .spark_plans import analyzed
+from .spark_plans import output_of
 
 _STAR, _STAR_EXCEPT, _REGEX = "UnresolvedStar", "UnresolvedStarExceptOrReplace", "UnresolvedRegex"
 
@@ -81,7 +81,7 @@ def _star(target: Sequence[str], hidden: Sequence[str]) -> str:
 def _is_of(frame: DataFrame, name: str, target: Sequence[str]) -> bool:
     """True if a column of the frame is called by the name of a frame, too, which is the target of a star."""
     fold = [part.lower() for part in target]
-    for attribute in items(analyzed(frame).output()):
+    for attribute in output_of(frame):
         qualifier = [str(part).lower() for part in items(attribute.qualifier())]
         if str(attribute.name()) == name and qualifier[-len(fold) :] == fold:
             return True

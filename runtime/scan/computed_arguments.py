@@ -13,7 +13,9 @@ from pyspark.sql.types import StructField, StructType, _parse_datatype_json_stri
 
 from ..catalyst.spark_expressions import (
     as_column,
+    attribute_id,
     class_name,
+    is_attribute,
     is_same,
     items,
     replaced,
@@ -22,7 +24,7 @@ from ..catalyst.spark_expressions import (
     with_children,
     without_alias,
 )
-from ..catalyst.spark_plans import analyzed, frame_of
+from ..catalyst.spark_plans import analyzed, frame_of, output_of
 from ..catalyst.spark_session import empty_frame
 from ..jvm.gateway import scala_sequence
 from .parquet_scan import NotTakenError
@@ -51,8 +53,8 @@ class ComputedArguments:
         if not self.expressions:
             return frame
         spark = frame.sparkSession
-        places = zip(items(analyzed(self.leaf).output()), items(analyzed(frame).output()), strict=True)
-        known = {its.exprId().id(): column for its, column in places}
+        places = zip(output_of(self.leaf), output_of(frame), strict=True)
+        known = {attribute_id(its): column for its, column in places}
         columns = [as_column(spark, with_attributes(spark, one, known)) for one in self.expressions]
         return frame.select("*", *[column.alias(f"{_NAME}{place}") for place, column in enumerate(columns)])
 
@@ -90,13 +92,13 @@ def _computed(spark: SparkSession, plan: Any, leaf: DataFrame, prepared: DataFra
     ]
     schema = StructType([*leaf.schema.fields, *fields])
     wide = empty_frame(spark, schema)
-    columns = list(items(analyzed(wide).output()))
-    known = dict(zip((one.exprId().id() for one in items(analyzed(leaf).output())), columns, strict=False))
+    columns = list(output_of(wide))
+    known = dict(zip((attribute_id(one) for one in output_of(leaf)), columns, strict=False))
     computed = columns[len(leaf.schema.fields) :]
 
     def other(expression: Any) -> Any:
-        if class_name(expression) == "AttributeReference":
-            return known.get(expression.exprId().id())
+        if is_attribute(expression):
+            return known.get(attribute_id(expression))
         place = _known(spark, expressions, expression)
         return None if place is None else computed[place]
 

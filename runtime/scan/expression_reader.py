@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import DataType, StructType
 
-from ..catalyst.spark_expressions import class_name, constant, items
+from ..catalyst.spark_expressions import attribute_id, class_name, constant, items
 from ..catalyst.types.arrow_types import arrow_type
 from .expressions.long_expressions import later_expression, long_expression
 from .expressions.translations import translator
@@ -35,7 +35,7 @@ class ExpressionReader:
         self.partition_types = partition_types
         self._types = types
         #: Users may write a name in another case than the files.
-        self._names = {one.exprId().id(): str(one.name()) for one in items(leaf.output())}
+        self._names = {attribute_id(one): str(one.name()) for one in items(leaf.output())}
         self._float_sums = float_sums
         self._translator = translator(self._column)
         self.columns: dict[str, ScanColumn] = {}
@@ -59,7 +59,7 @@ class ExpressionReader:
 
     def _column(self, attribute: Any) -> Value:
         spark_type = str(attribute.dataType().simpleString())
-        name = self._names.get(attribute.exprId().id())
+        name = self._names.get(attribute_id(attribute))
         if name is None:
             raise NotTakenError(f"column {attribute.name()} is not of the files")
         if not is_scannable(spark_type):

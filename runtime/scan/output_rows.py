@@ -13,7 +13,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType
 
-from ..catalyst.spark_expressions import class_name, items, resolved_with_attributes, without_alias
+from ..catalyst.spark_expressions import (
+    attribute_id,
+    is_attribute,
+    items,
+    resolved_with_attributes,
+    without_alias,
+)
 from ..catalyst.spark_plans import analyzed
 from ..catalyst.spark_session import is_on
 from ..catalyst.types.arrow_types import arrow_type
@@ -80,11 +86,11 @@ def output_rows(frame: DataFrame, leaf: DataFrame) -> OutputRows:
 
 def _recognised(spark: SparkSession, plan: Any, leaf: Any) -> OutputRows:
     known, conditions = columns_below(spark, plan, leaf)
-    given = {one.exprId().id(): place for place, one in enumerate(items(leaf.output()))}
+    given = {attribute_id(one): place for place, one in enumerate(items(leaf.output()))}
 
     def column(attribute: Any) -> Value:
         spark_type = str(attribute.dataType().simpleString())
-        place = given.get(attribute.exprId().id())
+        place = given.get(attribute_id(attribute))
         if place is None or not is_scannable(spark_type):
             raise NotTakenError(f"{attribute.sql()} is computed with, and is of type {spark_type}")
         if "CHAR_VARCHAR" in str(attribute.metadata().json()):
@@ -97,8 +103,8 @@ def _recognised(spark: SparkSession, plan: Any, leaf: Any) -> OutputRows:
     columns = []
     for one in items(plan.output()):
         made = without_alias(resolved_with_attributes(spark, one, known))
-        if class_name(made) == "AttributeReference" and made.exprId().id() in given:
-            value = Value("column", pa.null(), (), (_name(given[made.exprId().id()]),))
+        if is_attribute(made) and attribute_id(made) in given:
+            value = Value("column", pa.null(), (), (_name(given[attribute_id(made)]),))
         else:
             value = translator.sure_value(made)
         columns.append((str(one.name()), value))

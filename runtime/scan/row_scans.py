@@ -16,7 +16,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from ..catalyst.prepared.micro_batch import plan_behind
-from ..catalyst.spark_expressions import class_name, constant, items, resolved_with_attributes, without_alias
+from ..catalyst.spark_expressions import (
+    attribute_id,
+    class_name,
+    constant,
+    items,
+    resolved_with_attributes,
+    without_alias,
+)
 from ..catalyst.spark_plans import analyzed, input_files
 from ..spark_io.file_numbers import ReadFile, listed_files
 from .expression_reader import ExpressionReader
@@ -160,7 +167,7 @@ def _below(spark: SparkSession, plan: Any, wanted: Sequence[Any]) -> tuple[list[
             conditions.append(plan.condition())
         elif kind == "Project":
             named = [one for one in items(plan.projectList()) if class_name(one) == "Alias"]
-            made = {one.exprId().id(): one.child() for one in named}
+            made = {attribute_id(one): one.child() for one in named}
             wanted = [resolved_with_attributes(spark, one, made) for one in wanted]
             conditions = [resolved_with_attributes(spark, one, made) for one in conditions]
         plan = plan.child()

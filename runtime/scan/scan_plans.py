@@ -20,7 +20,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from ..catalyst.prepared.micro_batch import plan_behind
-from ..catalyst.spark_expressions import class_name, items, resolved_with_attributes, without_alias
+from ..catalyst.spark_expressions import (
+    attribute_id,
+    class_name,
+    is_attribute,
+    items,
+    resolved_with_attributes,
+    without_alias,
+)
 from ..catalyst.spark_plans import analyzed, input_files, leaves
 from ..catalyst.spark_session import session_settings
 from .expression_reader import ExpressionReader
@@ -178,13 +185,13 @@ def _keys_and_calls(
     aggregate = plan.child()
     grouped = {}
     for one in items(aggregate.aggregateExpressions()):
-        grouped[one.exprId().id()] = resolved_with_attributes(spark, without_alias(one), known)
+        grouped[attribute_id(one)] = resolved_with_attributes(spark, without_alias(one), known)
     keys, calls = [], []
     for one in items(plan.projectList()):
         name, source = str(one.name()), without_alias(one)
-        if class_name(source) != "AttributeReference" or source.exprId().id() not in grouped:
+        if not is_attribute(source) or attribute_id(source) not in grouped:
             raise NotTakenError(f"{one.sql()} is computed of what is aggregated")
-        expression = grouped[source.exprId().id()]
+        expression = grouped[attribute_id(source)]
         if class_name(expression) == "AggregateExpression":
             calls.append(reader.call(name, expression, texts.get(name, str(expression.sql()))))
         else:
@@ -349,7 +356,7 @@ def columns_below(spark: SparkSession, plan: Any, leaf: Any = None) -> tuple[Map
     if kind == "LogicalRDD" and (behind := plan_behind(plan)) is not None:
         known, conditions = columns_below(spark, behind)
         columns = zip(items(plan.output()), items(behind.output()), strict=True)
-        its = {one.exprId().id(): known.get(other.exprId().id(), other) for one, other in columns}
+        its = {attribute_id(one): known.get(attribute_id(other), other) for one, other in columns}
         return {**known, **its}, conditions
     if kind not in ("Project", "Filter", "SubqueryAlias"):
         raise NotTakenError(f"the rows go through {kind}")
@@ -358,6 +365,6 @@ def columns_below(spark: SparkSession, plan: Any, leaf: Any = None) -> tuple[Map
         return known, [*conditions, resolved_with_attributes(spark, plan.condition(), known)]
     if kind == "Project":
         named = [one for one in items(plan.projectList()) if class_name(one) == "Alias"]
-        made = {one.exprId().id(): resolved_with_attributes(spark, one.child(), known) for one in named}
+        made = {attribute_id(one): resolved_with_attributes(spark, one.child(), known) for one in named}
         return {**known, **made}, conditions
     return known, conditions

@@ -27,7 +27,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from ..catalyst.prepared.micro_batch import plan_behind
-from ..catalyst.spark_expressions import class_name, items, with_children
+from ..catalyst.spark_expressions import attribute_id, class_name, items, with_children
 from ..catalyst.spark_plans import analyzed, frame_of, leaves
 from ..jvm.gateway import query_execution, scala_sequence
 from .file_numbers import NUMBER_BITS, ReadFile, file_number, listed_files
@@ -145,7 +145,7 @@ def _scans(plan: Any) -> list[Any] | None:
 
 
 def _ids(plan: Any) -> list[int]:
-    return [int(one.exprId().id()) for one in items(plan.output())]
+    return [attribute_id(one) for one in items(plan.output())]
 
 
 def _is_of_files(scan: Any) -> bool:

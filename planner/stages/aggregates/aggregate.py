@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 
 from ....errors import MixedModeError, PlanError, not_supported
 from ....runtime.catalyst.columns import column_fold, quoted
-from ....runtime.catalyst.spark_expressions import class_name, items, with_attributes, without_alias
+from ....runtime.catalyst.spark_expressions import attribute_id, class_name, items, with_attributes, without_alias
 from ....runtime.catalyst.spark_plans import analyzed, as_written
 from ....runtime.catalyst.spark_session import empty_frame, is_on
 from ....runtime.catalyst.struct_fields import known_again, with_own_fields
@@ -217,7 +217,7 @@ def _analyze(
     named = list(items(node.aggregateExpressions()))
     outputs = [without_alias(item) for item in named]
     for project in reversed(projects):
-        known = {item.exprId().id(): output for item, output in zip(named, outputs, strict=True)}
+        known = {attribute_id(item): output for item, output in zip(named, outputs, strict=True)}
         named = list(items(project.projectList()))
         outputs = [with_attributes(template.sparkSession, without_alias(item), known) for item in named]
     return node, outputs, as_written(result), schema

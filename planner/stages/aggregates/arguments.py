@@ -25,7 +25,9 @@ from ....errors import PlanError
 from ....runtime.catalyst.spark_expressions import (
     as_column,
     attribute,
+    attribute_id,
     class_name,
+    is_attribute,
     is_same,
     items,
     of_unscaled_values,
@@ -34,7 +36,7 @@ from ....runtime.catalyst.spark_expressions import (
     tree,
     with_attributes,
 )
-from ....runtime.catalyst.spark_plans import analyzed, whole_plans
+from ....runtime.catalyst.spark_plans import analyzed, output_of, whole_plans
 from ....runtime.jvm.spark_errors import error_text
 from ....runtime.operators.aggregate.buffers import DecimalSumBuffer
 from ....runtime.operators.arrival_order import ARRIVAL_COLUMNS
@@ -197,14 +199,14 @@ class _Planner:
 
     def _unbound(self, argument: Argument) -> Any:
         """The expression over columns by name: each epoch's frame has other ids for them."""
-        output = items(analyzed(self._template).output())
+        output = output_of(self._template)
         known = {
-            one.exprId().id(): attribute(self._spark, name)
+            attribute_id(one): attribute(self._spark, name)
             for one, name in zip(output, self._template.columns, strict=True)
         }
         unbound = with_attributes(self._spark, self._over_input(argument.expression), known)
         for node in tree(unbound):
-            if class_name(node) == "AttributeReference":
+            if is_attribute(node):
                 raise _refusal(argument.text, f"{node.name()} is no column of the input")
         return unbound
 
@@ -213,7 +215,7 @@ class _Planner:
         node, expressions = self._aggregation.child(), [expression]
         while class_name(node) == "Project":
             aliases = (item for item in items(node.projectList()) if class_name(item) == "Alias")
-            known = {alias.exprId().id(): alias.child() for alias in aliases}
+            known = {attribute_id(alias): alias.child() for alias in aliases}
             expressions.append(with_attributes(self._spark, expressions[-1], known))
             node = node.child()
         # Anything else changes the rows as well, such as a window.

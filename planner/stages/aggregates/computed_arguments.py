@@ -17,6 +17,7 @@ from ....runtime.catalyst.spark_expressions import (
     as_column,
     attribute,
     class_name,
+    is_attribute,
     items,
     replaced,
     tree,
@@ -58,7 +59,7 @@ def with_computed_arguments(rows: StageInput, keys: Keys, given: Sequence[Column
         return next((attribute(spark, name) for name, call in calls.items() if node.semanticEquals(call)), None)
 
     def by_name(node: Any) -> Any:
-        return attribute(spark, str(node.name())) if class_name(node) == "AttributeReference" else None
+        return attribute(spark, str(node.name())) if is_attribute(node) else None
 
     def computed(frame: DataFrame) -> DataFrame:
         made = [as_column(spark, replaced(spark, call, by_name)).alias(name) for name, call in calls.items()]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from ....runtime.catalyst.columns import quoted
-from ....runtime.catalyst.spark_expressions import class_name
+from ....runtime.catalyst.spark_expressions import is_attribute
 from ....runtime.operators.aggregate.buffers import Buffer
 from ....runtime.operators.aggregate.results import Result
 
@@ -67,7 +67,7 @@ class PartialColumns:
             if known.text == text and known.expression.semanticEquals(expression):
                 return f"\0{place}\0"
         sql, is_certain = text, text == "1"  # as in count(1)
-        if class_name(expression) == "AttributeReference" and str(expression.name()) in self.names:
+        if is_attribute(expression) and str(expression.name()) in self.names:
             # Spark puts only some of those names in backticks that mean something else without.
             sql = quoted(str(expression.name()))
             # In names, too, Spark fills variables in, and settings make patterns of them.

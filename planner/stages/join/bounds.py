@@ -19,7 +19,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from ....runtime.catalyst.spark_expressions import calendar_interval, class_name, constant, items
+from ....runtime.catalyst.spark_expressions import attribute_id, calendar_interval, class_name, constant, items
 from ....runtime.catalyst.types.spark_zones import offsets_us
 from ....runtime.operators.join.definition import TimeBounds
 
@@ -145,7 +145,7 @@ class EventTimeBounds:
     def _term(self, node: Any) -> _Term | None:
         kind = class_name(node)
         if kind == "AttributeReference":
-            id = node.exprId().id()
+            id = attribute_id(node)
             if id in self._left or id in self._right:
                 return _Term(int(id in self._left), int(id in self._right), 0, 0)
             return None

@@ -12,9 +12,9 @@ from pyspark.sql import Column, DataFrame
 
 from ....errors import PlanError, not_supported
 from ....runtime.catalyst.frame_columns import with_frames
-from ....runtime.catalyst.spark_expressions import class_name, items, tree
+from ....runtime.catalyst.spark_expressions import attribute_id, class_name, is_attribute, tree
 from ....runtime.catalyst.spark_joins import SparkJoin, renewed, share_attributes
-from ....runtime.catalyst.spark_plans import analyzed
+from ....runtime.catalyst.spark_plans import output_of
 from ....runtime.jvm.spark_errors import error_text
 from ....runtime.operators.join.columns import LEFT
 from ....runtime.operators.join.definition import TimeBounds
@@ -83,7 +83,7 @@ class AnalysedSides:
     def _find(self, number: int, name: str) -> Any:
         """The column of a side that was taken from a frame which the side is, or is made of."""
         at = self.known.place(number, name)
-        return None if at is None else list(items(analyzed(self.frames[at[0]]).output()))[at[1]]
+        return None if at is None else list(output_of(self.frames[at[0]]))[at[1]]
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class JoinCondition:
     def places(self) -> Mapping[int, tuple[int, int]]:
         """For the id of each attribute its side and its place there."""
         return {
-            one.exprId().id(): (side, place)
+            attribute_id(one): (side, place)
             for side, attributes in enumerate(self.attributes)
             for place, one in enumerate(attributes)
         }
@@ -148,7 +148,7 @@ class JoinCondition:
     def event_time_ids(self) -> frozenset[int]:
         """Ids of all that Spark takes for event time of a watermark."""
         return frozenset(
-            one.exprId().id()
+            attribute_id(one)
             for side, rows in zip(self.attributes, self.frames.rows, strict=True)
             for one in side
             if rows.watermark is not None and one.metadata().contains(EVENT_TIME_MARK)
@@ -179,8 +179,8 @@ class JoinCondition:
     def _are_windows(self, pair: Sequence[Any], times: tuple[SideTime | None, SideTime | None]) -> bool:
         """Whether two keys are windows whose last instants are the times of their sides."""
         return all(
-            class_name(one) == "AttributeReference"
-            and one.exprId().id() in self._ids(side, times[side], only_times=False)
+            is_attribute(one)
+            and attribute_id(one) in self._ids(side, times[side], only_times=False)
             and class_name(one.dataType()) == "StructType"
             for side, one in enumerate(pair)
         )
@@ -190,7 +190,7 @@ class JoinCondition:
         if time is None:
             return frozenset()
         places = times_of_columns(time.places, self.frames.rows[side]) if only_times else time.places
-        return frozenset(self.attributes[side][place].exprId().id() for place in places)
+        return frozenset(attribute_id(self.attributes[side][place]) for place in places)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
-from ....runtime.catalyst.spark_expressions import class_name, tree
+from ....runtime.catalyst.spark_expressions import attribute_id, attributes_in, is_attribute
 from ....runtime.catalyst.spark_joins import SparkJoin, over_columns, python_type, sql_over
 from ....runtime.catalyst.spark_plans import whole_plans
 from ....runtime.catalyst.types.arrow_types import arrow_schema
@@ -129,7 +129,7 @@ class _Plan:
         if not rest:
             return
         column = reduce(and_, (over_columns(spark, one, names) for one in rest))
-        read = {id for one in rest for node in tree(one) if (id := _attribute_id(node)) is not None}
+        read = set().union(*map(attributes_in, rest))
         labels = {
             id: (SIDE_NAMES[side], self._rows[side].schema[place].name)
             for id, (side, place) in condition.places.items()
@@ -153,7 +153,7 @@ class _Plan:
         found = []
         for pair in self._join.keys:
             left, right = (sql_over(self._join.spark, one, names) for one in pair)
-            plain = all(class_name(one) == "AttributeReference" for one in pair)
+            plain = all(is_attribute(one) for one in pair)
             found.append(left if plain and left == right else f"{left} = {right}")
         return tuple(found)
 
@@ -161,7 +161,7 @@ class _Plan:
         """A side for the frame of both."""
         rows, spark = self._rows[side], self._join.spark
         names = {
-            one.exprId().id(): name
+            attribute_id(one): name
             for one, name in zip(self.condition.attributes[side], rows.schema.fieldNames(), strict=True)
         }
         keys = tuple(over_columns(spark, pair[side], names) for pair in self._join.keys)
@@ -219,7 +219,3 @@ class _Plan:
             " withWatermark on both sides, and bound their event times in the condition, as in b.ts BETWEEN a.ts AND"
             " a.ts + INTERVAL 1 HOUR"
         )
-
-
-def _attribute_id(node: Any) -> int | None:
-    return int(node.exprId().id()) if class_name(node) == "AttributeReference" else None

@@ -17,9 +17,17 @@ from pyspark.sql.types import StructField, StructType
 from ....errors import PlanError
 from ....runtime.catalyst.columns import holds_floats
 from ....runtime.catalyst.frame_columns import hidden_columns, hiding
-from ....runtime.catalyst.spark_expressions import attribute, class_name, items, tree, without_alias
+from ....runtime.catalyst.spark_expressions import (
+    attribute,
+    attribute_id,
+    class_name,
+    is_attribute,
+    items,
+    tree,
+    without_alias,
+)
 from ....runtime.catalyst.spark_joins import qualified, qualifier_of
-from ....runtime.catalyst.spark_plans import analyzed
+from ....runtime.catalyst.spark_plans import analyzed, output_of
 from ....runtime.catalyst.spark_session import empty_frame
 from ....runtime.operators.join.columns import join_key_column, side_column
 from ...inputs.event_time import CARRIER, EVENT_TIME_MARK, last_instant
@@ -111,7 +119,7 @@ def join_output(condition: JoinCondition, joined: DataFrame, how: str, *, keeps_
         for name, one in zip(hidden_names, behind.values(), strict=True)
     ]
     made = empty_frame(spark, schema).select(*columns, *columns_behind)
-    own = list(items(analyzed(made).output()))
+    own = list(output_of(made))
     in_front, hidden = own[: len(columns)], own[len(columns) :]
     side_columns = dict(zip(behind, hidden, strict=True))
     side_columns |= {at: one for at, one in zip(by_id, in_front, strict=False) if at is not None}
@@ -133,7 +141,7 @@ def join_output(condition: JoinCondition, joined: DataFrame, how: str, *, keeps_
 def _hidden(condition: JoinCondition, plan: Any) -> dict[tuple[int, int], Any]:
     """The columns that only the names of their frames call up, by side and place there."""
     known = condition.places
-    return {known[id]: one for one in hidden_columns(plan) if (id := one.exprId().id()) in known}
+    return {known[id]: one for one in hidden_columns(plan) if (id := attribute_id(one)) in known}
 
 
 def _equal(
@@ -147,9 +155,9 @@ def _equal(
     if how != "inner":
         return None
     for pair in condition.join.keys:
-        if any(class_name(one) != "AttributeReference" for one in pair):
+        if any(not is_attribute(one) for one in pair):
             continue
-        places = [condition.places[one.exprId().id()] for one in pair]
+        places = [condition.places[attribute_id(one)] for one in pair]
         if at in places:
             other = places[1 - places.index(at)]
             types = [condition.frames.rows[side].schema.fields[place].dataType for side, place in (at, other)]
@@ -161,17 +169,17 @@ def _equal(
 def _place(condition: JoinCondition, expression: Any) -> tuple[int, int] | None:
     """The side and place of the column that an output column is; None: it is computed."""
     bare = without_alias(expression)
-    return condition.places.get(bare.exprId().id()) if class_name(bare) == "AttributeReference" else None
+    return condition.places.get(attribute_id(bare)) if is_attribute(bare) else None
 
 
 def _sources(condition: JoinCondition, expression: Any) -> tuple[str, ...]:
     bare = without_alias(expression)
     children = list(items(bare.children())) if class_name(bare) == "Coalesce" else [bare]
-    ids = [one.exprId().id() for child in children for one in tree(child) if class_name(one) == "AttributeReference"]
-    if all(class_name(child) == "AttributeReference" for child in children):
+    ids = [attribute_id(one) for child in children for one in tree(child) if is_attribute(one)]
+    if all(is_attribute(child) for child in children):
         return tuple(side_column(*condition.places[id]) for id in ids)
     for place, pair in enumerate(condition.join.keys):  # a key of two types
-        read = [one.exprId().id() for key in pair for one in tree(key) if class_name(one) == "AttributeReference"]
+        read = [attribute_id(one) for key in pair for one in tree(key) if is_attribute(one)]
         if sorted(read) == sorted(ids):
             return (join_key_column(place),)
     raise PlanError(f"join: column {expression.sql()} of the result cannot be told from the sides; join on a condition")
@@ -212,9 +220,9 @@ def _keys(
     taken = dict(zip(sources, names, strict=True))
     keys = []
     for place, pair in enumerate(condition.join.keys):
-        if any(class_name(one) != "AttributeReference" for one in pair):
+        if any(not is_attribute(one) for one in pair):
             return ()
-        left, right = (side_column(*condition.places[one.exprId().id()]) for one in pair)
+        left, right = (side_column(*condition.places[attribute_id(one)]) for one in pair)
         ways: list[tuple[str, ...]] = [(join_key_column(place),)]
         if how == "full":
             ways += [(left, right), (right, left)]

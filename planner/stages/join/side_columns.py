@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ....errors import PlanError
-from ....runtime.catalyst.spark_expressions import class_name, items
-from ....runtime.catalyst.spark_plans import analyzed
+from ....runtime.catalyst.spark_expressions import attribute_id, is_attribute
+from ....runtime.catalyst.spark_plans import output_of
 from ....runtime.operators.join.columns import LEFT, RIGHT, SIDE_NAMES
 from ...inputs.schemas import find_column
 from ..stage import SideColumns, StageInput, side_columns_of
@@ -54,12 +54,12 @@ class JoinedColumns:
         column = None if earlier is None else earlier.find(number, name)
         if column is None:
             return None
-        if class_name(column) != "AttributeReference":
+        if not is_attribute(column):
             return self._by_name(rows, str(column.name()))
-        ids = [one.exprId().id() for one in items(analyzed(rows.inputs.template).output())]
-        if column.exprId().id() not in ids:
+        ids = [attribute_id(one) for one in output_of(rows.inputs.template)]
+        if attribute_id(column) not in ids:
             raise not_there("", name)
-        return ids.index(column.exprId().id())
+        return ids.index(attribute_id(column))
 
     def _by_name(self, rows: StageInput, name: str) -> int:
         found = find_column(name, rows.schema, case_sensitive=rows.inputs.case_sensitive)

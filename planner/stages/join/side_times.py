@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampNTZType, TimestampType
 
 from ....runtime.catalyst.columns import quoted, time_us_sql
-from ....runtime.catalyst.spark_expressions import class_name, items
+from ....runtime.catalyst.spark_expressions import attribute_id, is_attribute, items
 from ....runtime.catalyst.spark_joins import SparkJoin, is_same_value, over_columns
 from ....runtime.catalyst.spark_plans import analyzed
 from ....runtime.operators.join.columns import LEFT, RIGHT
@@ -52,7 +52,7 @@ class SideTimes:
 
     def __init__(self, rows: tuple[StageInput, StageInput], join: SparkJoin) -> None:
         self._rows, self._join = rows, join
-        self._ids = [[one.exprId().id() for one in side] for side in (join.left, join.right)]
+        self._ids = [[attribute_id(one) for one in side] for side in (join.left, join.right)]
 
     @cached_property
     def own(self) -> tuple[SideTime | None, SideTime | None]:
@@ -111,9 +111,9 @@ class SideTimes:
 
     def _place(self, side: int, expression: Any) -> int | None:
         """The place of the column that an expression is; None: it is computed."""
-        if class_name(expression) != "AttributeReference":
+        if not is_attribute(expression):
             return None
-        return self._ids[side].index(expression.exprId().id())
+        return self._ids[side].index(attribute_id(expression))
 
 
 def _marked(rows: StageInput) -> frozenset[int]:
@@ -134,14 +134,14 @@ def _watermark_places(rows: StageInput) -> frozenset[int]:
     assert watermark is not None
     plan, names = analyzed(rows.inputs.template), rows.inputs.template.columns
     attributes = dict(zip(names, items(plan.output()), strict=True))
-    time = attributes[watermark.event_time].exprId().id()
+    time = attribute_id(attributes[watermark.event_time])
     found = {
         place
         for place, name in enumerate(rows.schema.fieldNames())
         if name == watermark.event_time
         or (
             attributes[name].metadata().contains(EVENT_TIME_MARK)
-            and is_same_value(plan, attributes[name].exprId().id(), time)
+            and is_same_value(plan, attribute_id(attributes[name]), time)
         )
     }
     if watermark.event_time == CARRIER and watermark.is_window_end:
