@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
-from ....errors import QueryError
 from ..metadata import CheckpointMetadata
 from ..store import CheckpointStore
 from .queue import SavepointRequest
@@ -48,7 +47,7 @@ class SavepointCopies:
                 check_has_state(self._store, metadata)  # now: once it is subsumed nobody can tell
             except Exception as error:
                 for request in requests:
-                    _refuse(request, error)
+                    request.report_failure(error)
                 return
             if self._thread is None:
                 self._thread = ThreadPoolExecutor(1, thread_name_prefix="mixedmode-savepoint")
@@ -69,11 +68,7 @@ class SavepointCopies:
                         self._store.mark_savepoint_made(metadata.checkpoint_id, path)
                 except BaseException as error:
                     logger.warning("savepoint %s failed: %s", request.path, error)
-                    _refuse(request, error)
+                    request.report_failure(error)
                 else:
                     self._on_written(path)
                     request.answer.set_result(path)
-
-
-def _refuse(request: SavepointRequest, error: BaseException) -> None:
-    request.answer.set_exception(QueryError(f"the {request} failed: {error}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN"))

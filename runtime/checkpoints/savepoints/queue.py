@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from ....errors import CheckpointError, QueryError
 from ...protocols.lifecycle.events import Stop
@@ -39,7 +40,7 @@ class SavepointRequest:
         """Says that it cannot be taken."""
         return QueryError(f"no {self} can be taken: {reason}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, reason: str) -> NoReturn:
         """Raise QueryError: it cannot be taken."""
         raise self.refusal(reason)
 
@@ -48,6 +49,10 @@ class SavepointRequest:
         self.answer.set_exception(
             QueryError(f"the {self} was not taken: {reason}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
         )
+
+    def report_failure(self, reason: object) -> None:
+        """Answer that it was begun, and not completed."""
+        self.answer.set_exception(QueryError(f"the {self} failed: {reason}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN"))
 
 
 class SavepointQueue(RequestQueue[SavepointRequest]):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from ....errors import QueryError
 from ...support.request_queue import RequestQueue
@@ -27,7 +28,7 @@ class RescaleRequest:
     def __str__(self) -> str:
         return f"rescale to {self.parallelism} shards" + ("" if self.stage is None else f" of stage {self.stage!r}")
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, reason: str) -> NoReturn:
         """Raise QueryError: it cannot be taken."""
         raise QueryError(f"no {self} can be done: {reason}", code="MIXEDMODE_RESCALE_NOT_DONE")
 

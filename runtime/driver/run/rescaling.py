@@ -48,15 +48,10 @@ def check_rescale(job: JobSpec, request: RescaleRequest) -> None:
     """
     most = job.settings.max_parallelism
     if not job.keeps_state:
-        raise QueryError(
-            f"no {request} can be done: execution.runtime-mode is batch, which keeps no state",
-            code="MIXEDMODE_RESCALE_NOT_DONE",
-        )
+        request.refuse("execution.runtime-mode is batch, which keeps no state")
     if all(stage.operator.is_stateless for stage in job.stages):
-        raise QueryError(
-            f"no {request} can be done: the job has no keyed stage, so it has no shards; its rows stay in the"
-            " partitions that Spark reads them in",
-            code="MIXEDMODE_RESCALE_NOT_DONE",
+        request.refuse(
+            "the job has no keyed stage, so it has no shards; its rows stay in the partitions that Spark reads them in"
         )
     number = request.parallelism
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most:

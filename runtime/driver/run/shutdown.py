@@ -104,9 +104,7 @@ class Ending:
                         drain = self._drain_at_the_end()
             except BaseException as error:
                 if drain is not None:
-                    drain.answer.set_exception(
-                        QueryError(f"the {drain} failed: {what_happened(error)}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
-                    )
+                    drain.report_failure(what_happened(error))
                 raise
             self._rescaling.settle()
             run.context.listener.on(RunFinished(state.checkpoint_id))
@@ -116,12 +114,7 @@ class Ending:
         """The drain that the end of input has overtaken: its savepoint becomes the final checkpoint."""
         pending = self.run.context.savepoints.take_stop()
         if pending is not None and pending.stop is Stop.SUSPEND:
-            pending.answer.set_exception(
-                QueryError(
-                    f"the {pending} was not taken: all data had ended before; the job ends with it",
-                    code="MIXEDMODE_SAVEPOINT_NOT_TAKEN",
-                )
-            )
+            pending.fail("all data had ended before; the job ends with it")
             return None
         return pending
 
@@ -155,9 +148,7 @@ class Ending:
                 run.context.listener.on(SavepointWritten(path=path))
                 run.context.listener.on(RunStopped(savepoint=request.stop))
         except Stopped:
-            request.answer.set_exception(
-                QueryError(f"the {request} was not taken: the query was stopped", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
-            )
+            request.fail("the query was stopped")
             raise
         except BaseException as error:
             if lifecycle.is_under_way(number):
@@ -224,21 +215,13 @@ class Ending:
                 taken = self.run.checkpoints.checkpoint(SAVEPOINT) is not None
             except BaseException as error:
                 for request in requests:
-                    request.answer.set_exception(
-                        QueryError(
-                            f"the {request} was not taken: {what_happened(error)}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN"
-                        )
-                    )
+                    request.fail(what_happened(error))
                 raise
             if taken:
                 self._begin_copies(requests)
                 return
             for request in requests:
-                request.answer.set_exception(
-                    QueryError(
-                        f"the {request} was not taken: its checkpoint failed", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN"
-                    )
-                )
+                request.fail("its checkpoint failed")
 
     def wait_for_savepoints(self) -> None:
         """Return when the savepoints that are still being written are answered."""

@@ -6,7 +6,6 @@ import logging
 import threading
 from concurrent.futures import Future
 
-from ....errors import QueryError
 from ...checkpoints.savepoints.destination import check_destination, probe_destination
 from ...checkpoints.savepoints.queue import SavepointRequest
 from ...spec import JobSpec
@@ -43,14 +42,11 @@ class UserRequests:
             QueryError: the query cannot take one now, or has ended.
         """
         if not self._job.keeps_state:
-            raise QueryError(
-                f"no {request} can be taken: execution.runtime-mode is batch, which keeps no state",
-                code="MIXEDMODE_SAVEPOINT_NOT_TAKEN",
-            )
+            request.refuse("execution.runtime-mode is batch, which keeps no state")
         check_destination(request.path)
         phase = self._context.published.now.phase
         if not request.wait and phase is not None and not phase.takes_savepoints:
-            raise QueryError(f"no {request} can be taken: {IN_BACKLOG}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
+            request.refuse(IN_BACKLOG)
         if request.stop is not None:
             probe_destination(request.path)  # later it would cost the job's run
         self._context.savepoints.ask(request)
@@ -66,7 +62,7 @@ class UserRequests:
         check_rescale(self._job, request)
         phase = self._context.published.now.phase
         if not request.wait and phase is not None and phase.kind == "backlog":
-            raise QueryError(f"no {request} can be done: {NO_RESCALE_IN_BACKLOG}", code="MIXEDMODE_RESCALE_NOT_DONE")
+            request.refuse(NO_RESCALE_IN_BACKLOG)
         self._context.rescales.ask(request)
         self._context.wake.set()
 
