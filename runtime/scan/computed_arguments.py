@@ -59,6 +59,7 @@ class ComputedArguments:
         return frame.select("*", *[column.alias(f"{_NAME}{place}") for place, column in enumerate(columns)])
 
 
+@reading_plan()
 def computed_arguments(prepared: DataFrame, leaf: DataFrame) -> ComputedArguments:
     """What Spark computes of an aggregation.
 
@@ -69,11 +70,7 @@ def computed_arguments(prepared: DataFrame, leaf: DataFrame) -> ComputedArgument
     Raises:
         NotTakenError: Spark does something else besides to the input.
     """
-    with reading_plan():
-        return _computed(prepared.sparkSession, analyzed(prepared), leaf, prepared)
-
-
-def _computed(spark: SparkSession, plan: Any, leaf: DataFrame, prepared: DataFrame) -> ComputedArguments:
+    spark, plan = prepared.sparkSession, analyzed(prepared)
     above = []
     while class_name(plan) == "Project":
         above.append(plan)

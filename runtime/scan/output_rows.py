@@ -70,6 +70,7 @@ class OutputRows:
         return pa.RecordBatch.from_arrays(made, names=[name for name, _ in self.columns])
 
 
+@reading_plan()
 def output_rows(frame: DataFrame, leaf: DataFrame) -> OutputRows:
     """How a task makes the rows of a frame of those of another one.
 
@@ -80,13 +81,9 @@ def output_rows(frame: DataFrame, leaf: DataFrame) -> OutputRows:
     Raises:
         NotTakenError: it is not known how; says why.
     """
-    with reading_plan():
-        return _recognised(frame.sparkSession, analyzed(frame), analyzed(leaf))
-
-
-def _recognised(spark: SparkSession, plan: Any, leaf: Any) -> OutputRows:
-    known, conditions = columns_below(spark, plan, leaf)
-    given = {attribute_id(one): place for place, one in enumerate(items(leaf.output()))}
+    spark, plan, below = frame.sparkSession, analyzed(frame), analyzed(leaf)
+    known, conditions = columns_below(spark, plan, below)
+    given = {attribute_id(one): place for place, one in enumerate(items(below.output()))}
 
     def column(attribute: Any) -> Value:
         spark_type = str(attribute.dataType().simpleString())

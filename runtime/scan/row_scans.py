@@ -59,6 +59,7 @@ class RecognisedRows:
     files: Mapping[str, ReadFile]
 
 
+@reading_plan()
 def recognised_rows(
     frame: DataFrame, wanted: Sequence[str], keys: Sequence[str], constants: Sequence[str] = (), *, lists: bool = False
 ) -> RecognisedRows:
@@ -74,10 +75,10 @@ def recognised_rows(
     Raises:
         NotTakenError: it is not known to be the same; says why.
     """
-    with reading_plan():
-        return _recognised(frame.sparkSession, analyzed(frame), wanted, keys, constants, lists)
+    return _recognised(frame.sparkSession, analyzed(frame), wanted, keys, constants, lists)
 
 
+@reading_plan()
 def recognised_micro_batch(batch: DataFrame, wanted: Sequence[str]) -> RecognisedRows:
     """How a task reads the rows of a micro-batch without Spark; none is filtered out.
 
@@ -88,11 +89,10 @@ def recognised_micro_batch(batch: DataFrame, wanted: Sequence[str]) -> Recognise
     Raises:
         NotTakenError: as of :func:`recognised_rows`.
     """
-    with reading_plan():
-        plan = plan_behind(analyzed(batch))
-        if plan is None:
-            raise NotTakenError("nobody knows what the micro-batch is made of")
-        found = _recognised(batch.sparkSession, plan, wanted, (), (), lists=False)
+    plan = plan_behind(analyzed(batch))
+    if plan is None:
+        raise NotTakenError("nobody knows what the micro-batch is made of")
+    found = _recognised(batch.sparkSession, plan, wanted, (), (), lists=False)
     if found.condition is not None:
         raise NotTakenError("not all rows are wanted")
     return found

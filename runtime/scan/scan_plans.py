@@ -64,35 +64,6 @@ _PLANNING = (
 )
 
 
-def check_source(frame: DataFrame, least_bytes: int = 0) -> None:
-    """Raise unless a frame is of Parquet files alone, a micro-batch too; at once, before anything is analyzed.
-
-    Args:
-        frame: the input.
-        least_bytes: files that have less together are not worth it.
-
-    Raises:
-        NotTakenError: it is not.
-    """
-    with reading_plan():
-        check_relation(frame.sparkSession, relation_of(analyzed(frame)), least_bytes)
-
-
-def recognised(prepared: DataFrame, texts: Mapping[str, str], float_sums: str) -> RecognisedScan:
-    """What a frame computes, for a task to do without Spark.
-
-    Args:
-        prepared: names and selects columns of one aggregation, on top of it.
-        texts: by column the aggregate that users have written, for errors.
-        float_sums: ``fast`` or ``spark``, as ``execution.backlog.float-sums``.
-
-    Raises:
-        NotTakenError: it is not known to be the same; says why.
-    """
-    with reading_plan():
-        return _recognised(prepared.sparkSession, analyzed(prepared), texts, float_sums)
-
-
 @contextmanager
 def reading_plan(*more: type[Exception]) -> Iterator[None]:
     """Where a plan of Spark's cannot be read in here, Spark takes the rows itself.
@@ -107,6 +78,44 @@ def reading_plan(*more: type[Exception]) -> Iterator[None]:
         yield
     except (Py4JError, PySparkException, *more) as error:
         raise NotTakenError(f"Spark's plan cannot be read: {str(error).splitlines()[0]}") from error
+
+
+@reading_plan()
+def check_source(frame: DataFrame, least_bytes: int = 0) -> None:
+    """Raise unless a frame is of Parquet files alone, a micro-batch too; at once, before anything is analyzed.
+
+    Args:
+        frame: the input.
+        least_bytes: files that have less together are not worth it.
+
+    Raises:
+        NotTakenError: it is not.
+    """
+    check_relation(frame.sparkSession, relation_of(analyzed(frame)), least_bytes)
+
+
+@reading_plan()
+def recognised(prepared: DataFrame, texts: Mapping[str, str], float_sums: str) -> RecognisedScan:
+    """What a frame computes, for a task to do without Spark.
+
+    Args:
+        prepared: names and selects columns of one aggregation, on top of it.
+        texts: by column the aggregate that users have written, for errors.
+        float_sums: ``fast`` or ``spark``, as ``execution.backlog.float-sums``.
+
+    Raises:
+        NotTakenError: it is not known to be the same; says why.
+    """
+    spark, plan = prepared.sparkSession, analyzed(prepared)
+    aggregate = _aggregate_of(plan)
+    relation = relation_of(aggregate.child())
+    check_relation(spark, relation, 0)
+    known, conditions = columns_below(spark, aggregate.child())
+    reader = ExpressionReader.of_files(relation, float_sums)
+    keys, calls, condition = _computed(spark, plan, known, conditions, reader, texts)
+    uris, constants = _files(spark, relation.relation(), reader, condition)
+    left = [part for part in condition if not part.columns or not part.columns <= reader.of_paths.keys()]
+    return RecognisedScan(_partials(reader, keys, calls, left), uris, constants)
 
 
 def recognised_rows(prepared: DataFrame, schema: StructType, texts: Mapping[str, str]) -> PartialScan:
@@ -133,18 +142,6 @@ def recognised_rows(prepared: DataFrame, schema: StructType, texts: Mapping[str,
         reader = ExpressionReader(leaf, types, {}, "fast")
         keys, calls, condition = _computed(spark, plan, known, conditions, reader, texts)
     return _partials(reader, keys, calls, condition)
-
-
-def _recognised(spark: SparkSession, plan: Any, texts: Mapping[str, str], float_sums: str) -> RecognisedScan:
-    aggregate = _aggregate_of(plan)
-    relation = relation_of(aggregate.child())
-    check_relation(spark, relation, 0)
-    known, conditions = columns_below(spark, aggregate.child())
-    reader = ExpressionReader.of_files(relation, float_sums)
-    keys, calls, condition = _computed(spark, plan, known, conditions, reader, texts)
-    uris, constants = _files(spark, relation.relation(), reader, condition)
-    left = [part for part in condition if not part.columns or not part.columns <= reader.of_paths.keys()]
-    return RecognisedScan(_partials(reader, keys, calls, left), uris, constants)
 
 
 def _computed(
