@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...state.codec.byte_arrays import null_mask
 from .decimal_words import of_unscaled, unscaled
 from .parquet_scan import NotTakenError
 
@@ -194,7 +195,7 @@ def _unscaled(call: PartialCall, values: pa.ChunkedArray) -> pa.Array | None:
     numbers = unscaled(array)
     if numbers is None:
         return None
-    nulls = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+    nulls = null_mask(array)
     found = pa.array(numbers, mask=nulls)
     extremes = pc.min_max(found)
     greatest = max(abs(extremes[side].as_py() or 0) for side in ("min", "max"))

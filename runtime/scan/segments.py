@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...state.codec.byte_arrays import valid_mask
 from .decimal_words import of_unscaled, unscaled
 from .partial_calls import PartialCall
 
@@ -21,7 +22,7 @@ def merged_segments(column: pa.Array, call: PartialCall, starts: np.ndarray) -> 
         starts: where segments begin; the first is 0.
     """
     data_type = column.type
-    valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
+    valid = valid_mask(column)
     nulls = None if valid is None else ~np.logical_or.reduceat(valid, starts)
     is_extreme = call.function in ("min", "max")
     if pa.types.is_string(data_type):

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...errors import CorruptStateError, StateSchemaError
-from ..codec.byte_arrays import data_of, offsets_of
+from ..codec.byte_arrays import data_of, null_mask, offsets_of
 from ..codec.codec import RowCodec
 from ..codec.message_columns import MessageColumn, Messages, UnreadError, column_of, packed_rows
 from ..keys.key_space import TS_BYTES, decode_all_ts, encode_ts, without_expiry
@@ -62,7 +62,7 @@ class RowColumns:
                 raise StateSchemaError(
                     f"state field {field.name!r} of {self._name!r} got nulls; it is declared as not nullable"
                 )
-            packed.append(coded.pack(array, _nulls(array)))
+            packed.append(coded.pack(array, null_mask(array)))
         expiry = b"" if self._ttl_ms is None else encode_ts(min(now_ms + self._ttl_ms, 2**63 - 1))
         try:
             return packed_rows(expiry + self._head, packed, rows)
@@ -73,7 +73,7 @@ class RowColumns:
 
     def decode(self, stored: pa.BinaryArray, now_ms: int = 0) -> pa.StructArray:
         """Inverse of :meth:`encode`; null is null, and so is what has expired by now."""
-        nulls = _nulls(stored)
+        nulls = null_mask(stored)
         there = stored if nulls is None else stored.drop_null()
         offsets, data = offsets_of(there), data_of(there)
         starts, ends = offsets[:-1], offsets[1:]
@@ -130,10 +130,6 @@ def _again(codec: RowCodec, value: bytes) -> bytes:
         return codec.encode(row)
     except StateSchemaError as error:
         raise CorruptStateError(f"a state value does not fit its schema: {error}") from error
-
-
-def _nulls(array: pa.Array) -> np.ndarray | None:
-    return array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
 
 
 def _spread(found: pa.StructArray, places: np.ndarray, rows: int) -> pa.StructArray:

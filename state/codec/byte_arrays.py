@@ -57,6 +57,16 @@ def decimal_words(array: pa.Decimal128Array) -> np.ndarray:
     return words.reshape(-1, 2)[array.offset :]
 
 
+def valid_mask(array: pa.Array) -> np.ndarray | None:
+    """Boolean mask of the values that are not null; None: all of them."""
+    return array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+
+
+def null_mask(array: pa.Array) -> np.ndarray | None:
+    """Boolean mask of the values that are null; None: there are none."""
+    return array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+
+
 def ends_of(lengths: np.ndarray, data_type: type = np.int64) -> np.ndarray:
     """Where values of such lengths begin and end, one after the other."""
     ends: np.ndarray = np.zeros(len(lengths) + 1, dtype=data_type)

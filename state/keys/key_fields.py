@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..codec.byte_arrays import binary_from_matrix, joined
+from ..codec.byte_arrays import binary_from_matrix, joined, valid_mask
 from ..codec.conversions import (
     MisfitError,
     binary_value,
@@ -89,11 +89,6 @@ class FixedField(KeyField):
         matrix = np.zeros((len(array), self.width), dtype=np.uint8)
         self.fill(array, matrix)
         return binary_from_matrix(matrix)
-
-
-def valid_mask(array: pa.Array) -> np.ndarray | None:
-    """Boolean mask of the values that are not null; None: all of them."""
-    return array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
 
 
 class NullField(FixedField):

@@ -11,8 +11,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from ..codec.byte_arrays import decimal_words
-from .key_fields import valid_mask
+from ..codec.byte_arrays import decimal_words, valid_mask
 from .keygroups import bit_reversed, is_power_of_two
 
 _SEED = 42

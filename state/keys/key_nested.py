@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..codec.byte_arrays import valid_mask
 from ..codec.conversions import MisfitError
 from ..codec.structs import StructClass, struct_values
-from .key_fields import FixedField, KeyField, valid_mask
+from .key_fields import FixedField, KeyField
 
 
 class StructField(KeyField):

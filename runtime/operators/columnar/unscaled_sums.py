@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....errors import WideSumError
+from ....state.codec.byte_arrays import null_mask
 from ...scan.decimal_words import of_unscaled
 
 
@@ -60,7 +61,7 @@ class UnscaledSums:
 
 
 def _decimals(words: pa.Array, counts: pa.Array, one: UnscaledSum) -> pa.Array:
-    nulls = words.is_null().to_numpy(zero_copy_only=False) if words.null_count else None
+    nulls = null_mask(words)
     numbers = (words if nulls is None else pc.fill_null(words, 0)).to_numpy(zero_copy_only=False)
     if nulls is not None and (nulls & (counts.to_numpy(zero_copy_only=False) > 0)).any():
         raise WideSumError(f"{one.text or one.column} needs more than 64 bits; Spark adds decimals instead")

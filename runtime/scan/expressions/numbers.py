@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ....state.codec.byte_arrays import null_mask
 from ..decimal_words import of_unscaled, unscaled
 from ..parquet_scan import NotTakenError
 from .values import FUNCTIONS, Function, Value
@@ -24,7 +25,7 @@ def numbers_of(array: pa.Array, data_type: Any = np.int64) -> tuple[np.ndarray, 
         array: it.
         data_type: numpy's, that the values are read as.
     """
-    nulls = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+    nulls = null_mask(array)
     if pa.types.is_date32(array.type):
         array = array.view(pa.int32())
     elif pa.types.is_timestamp(array.type):
@@ -112,7 +113,7 @@ def _decimals(name: str, value: Value, one: Any, other: Any) -> pa.Array:
     """Exact sums and products; the type has their scale."""
     one, other = same_length(one, other)
     left, right = unscaled(one), unscaled(other)
-    nulls = either(_nulls(one), _nulls(other))
+    nulls = either(null_mask(one), null_mask(other))
     found: Any = None
     if left is not None and right is not None:
         left, right = (np.where(nulls, 0, side) if nulls is not None else side for side in (left, right))
@@ -138,10 +139,6 @@ def _in_words(
     one, other = left * np.int64(factors[0]), right * np.int64(factors[1])
     found: np.ndarray = one + other if name == "add" else one - other
     return found
-
-
-def _nulls(array: pa.Array) -> np.ndarray | None:
-    return array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
 
 
 def same_length(one: Any, other: Any) -> tuple[pa.Array, pa.Array]:

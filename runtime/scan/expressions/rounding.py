@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ....state.codec.byte_arrays import null_mask
 from ..decimal_words import of_unscaled, unscaled
 from ..parquet_scan import NotTakenError
 from .numbers import either, numbers_of, same_length
@@ -89,7 +90,7 @@ def _words(array: pa.Array) -> tuple[np.ndarray, np.ndarray | None]:
     numbers = unscaled(array)
     if numbers is None or (np.abs(numbers.astype(np.float64)) >= _ROOM).any():
         raise NotTakenError("a decimal of many digits")
-    nulls = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+    nulls = null_mask(array)
     return numbers if nulls is None else np.where(nulls, 0, numbers), nulls
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....sorter.order import Ordering
-from ....state.keys.key_fields import valid_mask
+from ....state.codec.byte_arrays import valid_mask
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ...scan.decimal_words import unscaled
 
