@@ -63,9 +63,9 @@ class KeyField(ABC):
         """The same in parts that are yet to be joined; bytes are the same for all values."""
         return [self.encode_array(array)]
 
-    @abstractmethod
     def build(self, values: Sequence[Any]) -> pa.Array:
         """An array of this field's type from raw values."""
+        return pa.array(values, self.type)
 
     def skip(self, data: bytes, position: int) -> int:
         """Where the value at ``position`` ends."""
@@ -109,9 +109,6 @@ class NullField(FixedField):
 
     def take(self, matrix: np.ndarray) -> pa.Array:
         return pa.nulls(len(matrix))
-
-    def build(self, values: Sequence[Any]) -> pa.Array:
-        return pa.nulls(len(values))
 
 
 class NumberField(FixedField):
@@ -285,9 +282,6 @@ class DecimalField(FixedField):
         validity = pa.py_buffer(np.packbits(~nulls, bitorder="little")) if nulls.any() else None
         return pa.Array.from_buffers(self.type, len(matrix), [validity, pa.py_buffer(words)])
 
-    def build(self, values: Sequence[Any]) -> pa.Array:
-        return pa.array(values, self.type)
-
 
 def _bytes(data: bytes) -> bytes:
     return b"\x01" + (data.replace(b"\x00", _ESCAPED_ZERO) if 0 in data else data) + _END
@@ -339,6 +333,3 @@ class BytesField(KeyField):
         if data is not None and np.frombuffer(data, dtype=np.uint8).min(initial=1) == 0:
             plain = pc.replace_substring(plain, b"\x00", _ESCAPED_ZERO)
         return [b"\x01", plain, _END]
-
-    def build(self, values: Sequence[Any]) -> pa.Array:
-        return pa.array(values, self.type)
