@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.types import StructType
 
@@ -24,7 +23,7 @@ from ..catalyst.types.arrow_functions import mapped_in_arrow
 from ..catalyst.types.arrow_types import arrow_schema
 from ..connectors.output_place import OutputPlace
 from ..connectors.staging import StagedFile
-from ..jvm.worker.worker_tasks import task_begins
+from ..jvm.worker.worker_tasks import task_begins, task_context
 from ..support.failpoints import failpoint
 from ..support.ids import EpochNumber, RunId
 from ..tasks.report import REPORT_SCHEMA, report_batch
@@ -103,8 +102,7 @@ class OutputTransformTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task_begins()
-        context = TaskContext.get()
-        assert context is not None, "output is staged only inside a Spark task"
+        context = task_context()
         attempt = f"{self.run_id}-{context.taskAttemptId()}-{uuid.uuid4().hex[:8]}"
         schema = arrow_schema(self.schema)
         output = self.place.open(f"e{self.epoch:08d}-t{context.partitionId():04d}-{attempt}", self.schema)

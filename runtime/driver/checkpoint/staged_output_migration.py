@@ -21,7 +21,6 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
-from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -36,6 +35,7 @@ from ...connectors.staged_form import StagedColumn, StagedForm, columns_of, sour
 from ...connectors.staged_output import SPARK_SCHEMA, partition_values
 from ...connectors.staging import StagedFile, check_staged, epoch_of, staging_folder, writer_number
 from ...connectors.transaction import SinkTransaction
+from ...jvm.worker.worker_tasks import task_context
 from ...jvm.worker_errors import raised_in_workers
 from ...spec import JobSpec
 from ...storage.filesystem import delete_quietly, exists, resolve
@@ -201,8 +201,7 @@ class RestageTask:
     unique: str
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        assert context is not None, "staged files are made into others only inside a Spark task"
+        context = task_context()
         for place in [place for batch in batches for place in batch.column(0).to_pylist()]:
             files = self.made(self.names[place], self.name(place, context.taskAttemptId()))
             yield report_batch(json.dumps([asdict(file) for file in files]).encode())

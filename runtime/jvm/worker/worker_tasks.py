@@ -11,6 +11,8 @@ import gc
 import os
 import socket
 
+from pyspark import TaskContext
+
 _DESCRIPTORS = "/proc/self/fd"
 #: The first task of a process freezes what Spark's worker has loaded, the second what the first has loaded.  No more
 #: than that, as what is frozen and becomes garbage later stays.
@@ -23,6 +25,13 @@ def task_begins() -> None:
     """Called by each task before all else."""
     acknowledge_at_once()
     spare_what_is_loaded()
+
+
+def task_context() -> TaskContext:
+    """Spark's context of the task that this code runs in."""
+    context = TaskContext.get()
+    assert context is not None, "it runs only inside a Spark task"
+    return context
 
 
 def acknowledge_at_once() -> None:

@@ -20,13 +20,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from pyspark import TaskContext
 
 from ....state.keys.keygroups import ShardId
 from ....state.store.packed_manifests import PackedManifests
 from ...connectors.sinks.kafka.live_messages import LiveMessages, LiveSender
 from ...jvm.worker.worker_input import WorkerInput
-from ...jvm.worker.worker_tasks import task_begins
+from ...jvm.worker.worker_tasks import task_begins, task_context
 from ...operators.contract import ShardContext, ShardCounters
 from ...operators.open_epoch import OpenEpoch
 from ...scan.output_rows import OutputRows
@@ -78,8 +77,7 @@ class RealTimeTask:
     segments: SegmentPolicy
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        assert context is not None, "it runs only inside a Spark task"
+        context = task_context()
         task_begins()
         worker = WorkerInput.of_this_task()
         batch, shard = BatchId(int(str(context.getLocalProperty(_BATCH)))), ShardId(context.partitionId())

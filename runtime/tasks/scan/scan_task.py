@@ -10,10 +10,9 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 from pyarrow import fs
-from pyspark import TaskContext
 
 from ....state.keys.keygroups import ShardId
-from ...jvm.worker.worker_tasks import task_begins
+from ...jvm.worker.worker_tasks import task_begins, task_context
 from ...scan.parquet_scan import FilePart, NotTakenError, ParquetScan
 from ..progress import ScanProgress
 from ..report import report_batch
@@ -77,8 +76,7 @@ class ScanTask(ABC, Generic[Part, Report]):
         keep_heap()  # until a shard's task is through with what this one leaves
         for _ in batches:
             pass
-        context = TaskContext.get()
-        assert context is not None, "a scan runs only inside a Spark task"
+        context = task_context()
         number = context.partitionId()
         attempt = f"{self.name}-{number:06d}-{context.taskAttemptId()}-{uuid.uuid4().hex[:8]}"
         report: AttemptReport

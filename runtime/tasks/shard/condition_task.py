@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import pyarrow as pa
-from pyspark import TaskContext
 
-from ...jvm.worker.worker_tasks import task_begins
+from ...jvm.worker.worker_tasks import task_begins, task_context
 from ...operators.contract import ShardContext, ShardCounters
 from ..report import NO_SHARD
 from .shard_task import ShardTask, checked_rows, operator_of
@@ -32,8 +31,7 @@ class ConditionTask:
     task: ShardTask
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        assert context is not None, "it runs only inside a Spark task"
+        context = task_context()
         task, shard = self.task, self.task.shards[context.partitionId()]
         if shard == NO_SHARD or task.sorted_pass.report_of(shard) is not None:
             for _ in batches:

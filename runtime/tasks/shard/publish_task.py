@@ -8,14 +8,13 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from ....errors import MixedModeError
 from ...catalyst.types.arrow_functions import mapped_in_arrow
 from ...catalyst.types.arrow_types import arrow_schema
-from ...jvm.worker.worker_tasks import task_begins
+from ...jvm.worker.worker_tasks import task_begins, task_context
 from ...operators.emission_watermark import EMITTED_COLUMN
 from ...operators.projection import Projection
 from ...support.arrow_columns import typed
@@ -85,8 +84,7 @@ class PublishTask:
 
     def __call__(self, batches: Batches) -> Batches:
         task_begins()
-        context = TaskContext.get()
-        assert context is not None, "output is published only inside a Spark task"
+        context = task_context()
         shard = self.task.shards[context.partitionId()]
         stored = None if shard == NO_SHARD else self.task.sorted_pass.report_of(shard)
         if shard == NO_SHARD or stored is not None:

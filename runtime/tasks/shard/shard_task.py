@@ -20,7 +20,7 @@ from functools import lru_cache, partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext, cloudpickle
+from pyspark import cloudpickle
 from pyspark.sql.types import StructType
 
 from ....errors import MisplacedRowsError
@@ -31,7 +31,7 @@ from ....state.store.log import LogWriter
 from ....state.store.sst import SstWriter
 from ...connectors.output_place import AttemptOutput, OutputPlace
 from ...connectors.staging import in_partition
-from ...jvm.worker.worker_tasks import task_begins
+from ...jvm.worker.worker_tasks import task_begins, task_context
 from ...operators.columnar.few_partials import TooManyRowsError
 from ...operators.columnar.few_rows import FewRows
 from ...operators.columnar.unscaled_sums import UnscaledSums
@@ -102,8 +102,7 @@ class ShardTask:
     file: SmallFile | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        assert context is not None, "a shard task runs only inside a Spark task"
+        context = task_context()
         if self.in_one:
             if self.sorted_pass.is_held:
                 return

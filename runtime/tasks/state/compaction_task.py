@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from ....state.keys.keygroups import ShardId
@@ -20,7 +19,7 @@ from ....state.keys.registry import StateRegistry
 from ....state.store.compaction import StateRewrite, compact, dead_entries, rewrite
 from ....state.store.state_manifest import CompactionKind, StateManifest
 from ...catalyst.types.arrow_functions import mapped_in_arrow
-from ...jvm.worker.worker_tasks import task_begins
+from ...jvm.worker.worker_tasks import task_begins, task_context
 from ...jvm.worker_errors import raised_in_workers
 from ...support.failpoints import failpoint
 from ...support.ids import EpochNumber
@@ -50,8 +49,7 @@ class CompactionTask:
         task_begins()
         for _ in batches:
             pass
-        context = TaskContext.get()
-        assert context is not None, "compaction runs only inside a Spark task"
+        context = task_context()
         shard = self.shards[context.partitionId()]
         if shard == NO_SHARD:
             return

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.conversion import ArrowTableToRowsConversion
@@ -17,6 +16,7 @@ from ....state.backend.reader import Ident
 from ....state.keys.keygroups import ShardId, key_group_of, shard_of
 from ....state.keys.keys import KeyCodec
 from ...catalyst.types.arrow_functions import mapped_in_arrow
+from ...jvm.worker.worker_tasks import task_context
 from .scan_task import RecordScan, RowScan, Scan, Shards, TimerScan, struct_of
 
 _COLUMNS = "name string, rows binary"
@@ -33,8 +33,7 @@ class LookupTask:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             pass
-        context = TaskContext.get()
-        assert context is not None, "a lookup runs only inside a Spark task"
+        context = task_context()
         shard = self.shards.visited[context.partitionId()]
         with self.shards.opened(shard) as view:
             for name, scan in self.scans:

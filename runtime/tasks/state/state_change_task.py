@@ -18,7 +18,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyarrow import fs
-from pyspark import TaskContext
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from ....errors import StateSchemaError
@@ -41,7 +40,7 @@ from ....state.keys.registry import StateDescriptor, StateRegistry
 from ....state.store.files import StateFile
 from ....state.store.local_folder import local_root
 from ....state.store.sst import SstWriter
-from ...jvm.worker.worker_tasks import task_begins
+from ...jvm.worker.worker_tasks import task_begins, task_context
 from ...operators.contract import ShardCounters
 from ...operators.keyed.keyed_rows import HandedOverRows, KeyedRows, KeySlices
 from ...operators.processor.rows.row_reader import RowReader
@@ -110,8 +109,7 @@ class StateChangeTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task_begins()
-        context = TaskContext.get()
-        assert context is not None, "state is changed only inside a Spark task"
+        context = task_context()
         yield report_batch(self.of_shard(ShardId(context.partitionId()), context.taskAttemptId(), batches).to_bytes())
 
     def of_shard(self, shard: ShardId, attempt_id: int, batches: Iterator[pa.RecordBatch]) -> ShardReport:

@@ -43,7 +43,7 @@ def in_a_task(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """This process is none of Spark's, and stays as it is."""
     cache = LocalStateCache()
     here = SimpleNamespace(taskAttemptId=lambda: 7, partitionId=lambda: 0)
-    monkeypatch.setattr(shard_task, "TaskContext", SimpleNamespace(get=lambda: here))
+    monkeypatch.setattr(shard_task, "task_context", lambda: here)
     monkeypatch.setattr(shard_task, "task_begins", lambda: None)
     for module in (shard_task, shard_states):
         monkeypatch.setattr(module, "process_cache", lambda: cache)
