@@ -27,7 +27,7 @@ from ..errors import CheckpointError, CorruptStateError, MixedModeError, SetupEr
 from ..state.keys.registry import StateRegistry, schema_from_json
 from .catalyst.columns import columns_ddl
 from .catalyst.types.arrow_functions import mapped_in_arrow
-from .checkpoints.metadata import CheckpointMetadata, OperatorState, StateLayout
+from .checkpoints.metadata import CheckpointMetadata, OperatorState, StateLayout, state_files
 from .checkpoints.savepoints.store import SavepointStore, open_store
 from .checkpoints.store import CheckpointStore
 from .storage.filesystem import exists, path_text, resolve
@@ -191,9 +191,7 @@ class StateReader:
             found = self._store.read(checkpoint_id)
         except CheckpointError as error:
             return CheckpointInfo(checkpoint_id, None, None, None, None, 0, 0, committed, str(error))
-        files = {
-            file.name: file for operator in found.operators for shard in operator.shards for file in shard.load().files
-        }
+        files = {file.name: file for _, file in state_files(found.operators)}
         damage = None
         try:
             self._store.check_files(found, checksums=verify)

@@ -7,12 +7,13 @@ names every file by a path relative to the checkpoint location and carries a for
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...errors import CorruptStateError
-from ...state.store.state_manifest import StateManifest
+from ...state.store.state_manifest import StateFile, StateManifest
 from ..connectors.transaction import SinkTransaction
 from ..storage.checksummed import Envelope
 from ..support.ids import BatchId, CheckpointId, EpochNumber, JobId
@@ -100,6 +101,14 @@ class OperatorState(_Frozen):
     coordinator: str | None = None
     #: Operator events on their way, by direction ("to": "subtask" or "coordinator") and shard.
     buffered_events: tuple[dict[str, Any], ...] = ()
+
+
+def state_files(operators: Iterable[OperatorState]) -> Iterator[tuple[str, StateFile]]:
+    """Each state file of some stages once, with the uid of its stage: shards may share files."""
+    for operator in operators:
+        named = {file.name: file for shard in operator.shards for file in shard.load().files}
+        for file in named.values():
+            yield operator.uid, file
 
 
 class DueSavepoint(_Frozen):

@@ -20,7 +20,7 @@ from ..storage.deletions import delete_files
 from ..storage.filesystem import delete_quietly, list_files
 from ..support.failpoints import failpoint
 from ..support.ids import CheckpointId, EpochNumber
-from .metadata import CheckpointMetadata
+from .metadata import CheckpointMetadata, state_files
 from .reader_marks import CheckpointReaders
 from .stored_checkpoints import StoredCheckpoints, state_file_names
 
@@ -87,9 +87,8 @@ class CheckpointRetention:
     @contextmanager
     def holding(self, metadata: CheckpointMetadata) -> Iterator[None]:
         """Keep the state files of a checkpoint from being removed, even if it is subsumed meanwhile; thread-safe."""
-        files = (file for operator in metadata.operators for shard in operator.shards for file in shard.load().files)
         holder = object()
-        self._held[holder] = frozenset(file.name for file in files)
+        self._held[holder] = frozenset(file.name for _, file in state_files(metadata.operators))
         try:
             yield
         finally:

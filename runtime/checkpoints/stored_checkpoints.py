@@ -16,7 +16,7 @@ from ..storage.filesystem import exists, read_bytes
 from ..support.ids import NO_CHECKPOINT, CheckpointId
 from .branch import checkpoint_folders, is_complete
 from .folders import CheckpointFolders
-from .metadata import CheckpointMetadata
+from .metadata import CheckpointMetadata, state_files
 
 
 class StoredCheckpoints(CheckpointFolders):
@@ -152,13 +152,12 @@ class StoredCheckpoints(CheckpointFolders):
 
     def check_files(self, metadata: CheckpointMetadata, *, checksums: bool) -> None:
         """Raise CorruptStateError if a state file is missing or has another size (or content, with ``checksums``)."""
-        for operator in metadata.operators:
-            pool = StatePool(self.filesystem, self.pool(operator.uid))
-            for file in (file for shard in operator.shards for file in shard.load().files):
-                if checksums:
-                    pool.check(file)
-                else:
-                    self.check_file(pool, file)
+        for uid, file in state_files(metadata.operators):
+            pool = StatePool(self.filesystem, self.pool(uid))
+            if checksums:
+                pool.check(file)
+            else:
+                self.check_file(pool, file)
 
     def check_file(self, pool: StatePool, file: StateFile) -> None:
         """Raise CorruptStateError if a state file is missing or has another size."""

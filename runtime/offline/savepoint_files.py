@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from ..checkpoints.metadata import CheckpointMetadata
+from ..checkpoints.metadata import CheckpointMetadata, state_files
 from ..checkpoints.savepoints.copying import CopyReport, copy_checked
 from ..checkpoints.savepoints.folder import SavepointFolder
 from ..checkpoints.savepoints.store import PLAN, SavepointFile, SavepointStore
-from ..checkpoints.savepoints.writer import state_files
 from ..checkpoints.store import CheckpointStore
 from ..storage.filesystem import delete_quietly, list_files
 from ..storage.parallel import in_parallel
@@ -32,7 +31,7 @@ def fill(
     target = folder.filesystem
     present = _present(folder, metadata)
     wanted: list[tuple[str, str, CopyReport]] = []
-    for uid, file in state_files(metadata):
+    for uid, file in state_files(metadata.operators):
         path, expected = f"state/{uid}/{file.name}", CopyReport(file.size_bytes, file.sha256)
         if path in present:
             folder.note([SavepointFile(path=path, size_bytes=file.size_bytes, sha256=file.sha256)])

@@ -39,7 +39,7 @@ from ...storage.parallel import in_parallel
 from ...support.failpoints import failpoint
 from ..first_position import FOLDER as FIRST_POSITION
 from ..identity import FOUND_BY_STATE, JobIdentity, stage_differences
-from ..metadata import CheckpointMetadata, OperatorState
+from ..metadata import CheckpointMetadata, OperatorState, state_files
 from ..spark_log import crc_file
 from ..state_layout import empty_stage
 from ..store import CheckpointStore
@@ -282,12 +282,7 @@ def _restore(job: JobSpec, store: CheckpointStore, identity: JobIdentity, savepo
 def _copy_state(savepoint: SavepointStore, store: CheckpointStore, operators: tuple[OperatorState, ...]) -> None:
     for operator in operators:
         store.filesystem.create_dir(store.pool(operator.uid), recursive=True)
-    wanted = {
-        (operator.uid, file.name): CopyReport(file.size_bytes, file.sha256)
-        for operator in operators
-        for shard in operator.shards
-        for file in shard.load().files
-    }
+    wanted = {(uid, file.name): CopyReport(file.size_bytes, file.sha256) for uid, file in state_files(operators)}
 
     def copy(item: tuple[str, str]) -> None:
         uid, name = item

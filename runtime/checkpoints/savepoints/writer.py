@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from pyarrow import fs
 
@@ -20,7 +20,7 @@ from ...storage.parallel import in_parallel
 from ...support.failpoints import failpoint
 from ...support.ids import CheckpointId
 from ..first_position import FOLDER as FIRST_POSITION
-from ..metadata import CheckpointMetadata
+from ..metadata import CheckpointMetadata, state_files
 from ..store import CheckpointStore
 from .copying import CopyReport, copy_checked, copy_file
 from .folder import SavepointFolder
@@ -94,7 +94,7 @@ class SavepointDraft(SavepointFolder):
         Args:
             metadata: a complete checkpoint whose output is visible.
         """
-        self.copy(state_files(metadata), metadata.checkpoint_id)
+        self.copy(state_files(metadata.operators), metadata.checkpoint_id)
         if metadata.spark is None:
             self.note(_copy_first_position(self._store, self.filesystem, self.folder))
         return self.complete(metadata, self._identity.stages, self._identity.max_parallelism)
@@ -111,14 +111,6 @@ def check_has_state(store: CheckpointStore, metadata: CheckpointMetadata) -> Non
             f"the output of checkpoint {metadata.checkpoint_id} is not visible yet: a savepoint of it would lose it",
             code="MIXEDMODE_OUTPUT_NOT_SHOWN",
         )
-
-
-def state_files(metadata: CheckpointMetadata) -> Iterator[tuple[str, StateFile]]:
-    """Each state file once: shards may share files."""
-    for operator in metadata.operators:
-        named = {file.name: file for shard in operator.shards for file in shard.load().files}
-        for file in named.values():
-            yield operator.uid, file
 
 
 def _copy_source_logs(store: CheckpointStore, target: fs.FileSystem, folder: str) -> list[SavepointFile]:

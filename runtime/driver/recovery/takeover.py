@@ -19,7 +19,7 @@ from ....errors import CheckpointError, CorruptStateError
 from ...checkpoints.branch import SEEDED, Branch, branches_in, is_seeded
 from ...checkpoints.identity import JobIdentity
 from ...checkpoints.lease.claims import LeaseClaim
-from ...checkpoints.metadata import CheckpointMetadata
+from ...checkpoints.metadata import CheckpointMetadata, state_files
 from ...checkpoints.spark_log import is_unfinished
 from ...checkpoints.store import CheckpointStore
 from ...connectors.staging_folder import StagingFolder
@@ -96,12 +96,7 @@ def begin_branch(job: JobSpec, store: CheckpointStore, identity: JobIdentity, cl
 def _take_over(older: CheckpointStore, store: CheckpointStore, metadata: CheckpointMetadata) -> None:
     """All of a checkpoint but its ``_metadata``."""
     number = metadata.checkpoint_id
-    wanted = {
-        (operator.uid, file.name): file.size_bytes
-        for operator in metadata.operators
-        for shard in operator.shards
-        for file in shard.load().files
-    }
+    wanted = {(uid, file.name): file.size_bytes for uid, file in state_files(metadata.operators)}
     for uid in {uid for uid, _ in wanted}:
         store.filesystem.create_dir(store.pool(uid), recursive=True)
 
