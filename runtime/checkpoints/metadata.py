@@ -155,6 +155,10 @@ class CheckpointMetadata(_Frozen):
     #: What a stop-with-savepoint still has to make of it, unless it is marked as made; None: nothing.
     savepoint: DueSavepoint | None = None
 
+    def operator(self, uid: str) -> OperatorState | None:
+        """The stage with a uid; None: it has none."""
+        return next((one for one in self.operators if one.uid == uid), None)
+
     @property
     def last_call(self) -> int:
         """The greatest id that the sink's function has been given; it was the checkpoint's before version 4."""

@@ -348,7 +348,7 @@ class StateWriter:
         epoch = EpochNumber(metadata.epoch + 1)
         operators = []
         for uid, stored in self._operators.items():
-            given = {one.uid: one for one in metadata.operators}.get(uid)
+            given = metadata.operator(uid)
             if given is not None and uid not in self._removed:  # what the changes begin with knows where time has come
                 stored = given.model_copy(update={"registry": stored.registry, "record": stored.record})
             change = self._changes.get(uid)

@@ -177,7 +177,7 @@ def evolved(
     operator: KeyedOperator, store: CheckpointStore, identity: JobIdentity, metadata: CheckpointMetadata
 ) -> EvolvedOperator:
     """The operator that takes over a checkpoint's state; errors as of :meth:`KeyedOperator.evolved`."""
-    held = next((one for one in metadata.operators if one.uid == operator.uid), None)
+    held = metadata.operator(operator.uid)
     if held is None:
         return EvolvedOperator(operator)
     if held.shards:  # state stays in the key groups that it is in
@@ -268,7 +268,7 @@ def _check_inputs(stage: StageSpec, live: Sequence[str], metadata: CheckpointMet
         metadata: the checkpoint.
         store: where it is.
     """
-    held = next((one for one in metadata.operators if one.uid == stage.uid), None)
+    held = metadata.operator(stage.uid)
     # An only input cannot be exchanged; a new stage has none, nor do earlier versions tell them.
     if len(live) < 2 or held is None or held.max_event_times_ms is None:
         return

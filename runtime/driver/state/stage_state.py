@@ -72,7 +72,7 @@ class StageState:
         Raises:
             CheckpointMismatchError: the checkpoint has no such stage.
         """
-        stored = next((held for held in metadata.operators if held.uid == operator.uid), None)
+        stored = metadata.operator(operator.uid)
         if stored is None:
             held = ", ".join(one.uid for one in metadata.operators)
             raise CheckpointMismatchError(
