@@ -22,7 +22,6 @@ Invariants:
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -36,8 +35,8 @@ from ...state.store.disk_syncs import sync_path
 from ..connectors.sources.live_query import LiveSource
 from ..connectors.sources.live_sources import LiveSourceFacts
 from ..spark_io.parquet import read_parquet
-from ..storage.checksummed import seal, unseal
-from ..storage.filesystem import delete_quietly, exists, is_local_disk, list_files, read_bytes, write_atomically
+from ..storage.checksummed import read_sealed, write_sealed
+from ..storage.filesystem import delete_quietly, exists, is_local_disk, list_files
 from ..storage.spark_paths import spark_uri
 from ..support.failpoints import failpoint
 from ..support.ids import FIRST_BATCH, BatchId
@@ -117,7 +116,7 @@ class FirstPositions:
         if not exists(self._filesystem, self._file):
             return None
         try:
-            body = json.loads(unseal(read_bytes(self._filesystem, self._file)))
+            body = read_sealed(self._filesystem, self._file)
             return FirstPosition(tuple(body["sources"]), body["entry"], body["rows"], body.get("batch", 0))
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptStateError(
@@ -127,9 +126,7 @@ class FirstPositions:
 
     def _save(self, position: FirstPosition) -> FirstPosition:
         self._filesystem.create_dir(self.folder, recursive=True)
-        write_atomically(
-            self._filesystem, self._file, seal(json.dumps({"format": _FORMAT, **asdict(position)}).encode())
-        )
+        write_sealed(self._filesystem, self._file, {"format": _FORMAT, **asdict(position)})
         return position
 
     def discard(self) -> None:

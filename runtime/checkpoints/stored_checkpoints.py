@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 
 from pyarrow import fs
@@ -11,7 +10,7 @@ from ...errors import CorruptStateError
 from ...state.store.files import StateFile
 from ...state.store.pool import StatePool
 from ..connectors.transaction import SinkTransaction
-from ..storage.checksummed import unseal
+from ..storage.checksummed import read_sealed, unseal
 from ..storage.filesystem import exists, read_bytes
 from ..support.ids import NO_CHECKPOINT, CheckpointId
 from .branch import checkpoint_folders, is_complete
@@ -97,7 +96,7 @@ class StoredCheckpoints(CheckpointFolders):
         if not exists(self.filesystem, self.newest):
             return NO_CHECKPOINT
         try:
-            return CheckpointId(int(json.loads(unseal(read_bytes(self.filesystem, self.newest)))["checkpoint_id"]))
+            return CheckpointId(int(read_sealed(self.filesystem, self.newest)["checkpoint_id"]))
         except ValueError:
             return CheckpointId(1)  # whatever it said: it is written only when there is one
 

@@ -14,6 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pyarrow import fs
+
+from .filesystem import read_bytes, write_atomically
+
 _STAMP = "sha256"
 
 
@@ -85,3 +89,19 @@ def unseal(data: bytes) -> bytes:
     if not separator or checksum(content).encode() != digest:
         raise ValueError("the file was altered or cut off: it does not match its checksum")
     return content
+
+
+def write_sealed(filesystem: fs.FileSystem, path: str, body: Any) -> None:
+    """Write a sealed JSON document, all of it or nothing.
+
+    Args:
+        filesystem: of the file.
+        path: its path there; its folder exists.
+        body: the document.
+    """
+    write_atomically(filesystem, path, seal(json.dumps(body).encode()))
+
+
+def read_sealed(filesystem: fs.FileSystem, path: str) -> Any:
+    """The document that :func:`write_sealed` wrote; a ValueError if the file is damaged."""
+    return json.loads(unseal(read_bytes(filesystem, path)))

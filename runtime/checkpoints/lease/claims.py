@@ -33,7 +33,7 @@ from pyarrow import fs
 
 from ....errors import CheckpointMismatchError
 from ....state.store.folder_owner import boot_id, is_alive, place, process_start_time
-from ...storage.checksummed import seal, unseal
+from ...storage.checksummed import read_sealed, write_sealed
 from ...storage.conditional import Version
 from ...storage.exclusive import read_version, swap
 from ...storage.filesystem import (
@@ -214,7 +214,7 @@ class ClaimFolder:
             "is_alone": claim.is_alone,
             "has_event_log": claim.has_event_log,
         }
-        write_atomically(self.filesystem, f"{self.path}/{claim.name}{_CLAIM}", seal(json.dumps(body).encode()))
+        write_sealed(self.filesystem, f"{self.path}/{claim.name}{_CLAIM}", body)
 
     def beat(
         self, claim: LeaseClaim, count: int, *, released: bool = False, last: Version | None = None
@@ -284,7 +284,7 @@ class ClaimFolder:
         generation, branch = int(match[1]), int(match[2])
         path = f"{self.path}/{name}{_CLAIM}"
         try:
-            body: dict[str, Any] = json.loads(unseal(read_bytes(self.filesystem, path)))
+            body: dict[str, Any] = read_sealed(self.filesystem, path)
             if body["version"] > LEASE_VERSION:
                 raise CheckpointMismatchError(
                     f"{path} has format version {body['version']}; this version of mixedmode reads up to"

@@ -25,7 +25,7 @@ from ....state.keys.registry import StateRegistry
 from ...connectors.transaction import SinkTransaction
 from ...operators.contract import KeyedOperator
 from ...spec import JobSpec
-from ...storage.checksummed import seal, unseal
+from ...storage.checksummed import read_sealed, write_sealed
 from ...storage.filesystem import (
     absolute,
     delete_quietly,
@@ -160,7 +160,7 @@ def _origin(store: CheckpointStore) -> SavepointOrigin | None:
     if not exists(store.filesystem, path):
         return None
     try:
-        return SavepointOrigin(**json.loads(unseal(read_bytes(store.filesystem, path))))
+        return SavepointOrigin(**read_sealed(store.filesystem, path))
     except (ValueError, TypeError) as error:
         raise CorruptStateError(f"{path} is damaged ({error}); restore it, or use a new checkpointLocation") from error
 
@@ -254,8 +254,7 @@ def _restore(job: JobSpec, store: CheckpointStore, identity: JobIdentity, savepo
     held = savepoint.savepoint
     place = _place(str(job.settings.savepoint_path))
     _check_claims(job, savepoint)
-    origin = seal(json.dumps(asdict(SavepointOrigin(held.savepoint_id, place))).encode())
-    write_atomically(store.filesystem, _origin_path(store), origin)
+    write_sealed(store.filesystem, _origin_path(store), asdict(SavepointOrigin(held.savepoint_id, place)))
     store.discard_backlog()
     known = {operator.uid: operator for operator in held.checkpoint.operators}
     claimed = tuple(known[stage.uid] for stage in job.stages if stage.uid in known)

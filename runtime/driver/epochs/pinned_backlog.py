@@ -20,7 +20,6 @@ Invariants:
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,8 +34,8 @@ from ...checkpoints.store import CheckpointStore
 from ...connectors.output_place import OutputPlace
 from ...connectors.staging import check_staged
 from ...operators.contract import EpochSpec
-from ...storage.checksummed import seal, unseal
-from ...storage.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
+from ...storage.checksummed import read_sealed, unseal, write_sealed
+from ...storage.filesystem import delete_quietly, exists, list_files, read_bytes
 from ...tasks.report import REPORT_SUFFIX, ShardReport
 
 #: Files that are read at the same time to see whether a finished shard is whole.
@@ -92,7 +91,7 @@ class PinnedBacklog:
         if not exists(self.store.filesystem, self._pin):
             return None
         try:
-            body: dict[str, Any] = json.loads(unseal(read_bytes(self.store.filesystem, self._pin)))
+            body: dict[str, Any] = read_sealed(self.store.filesystem, self._pin)
             EpochSpec.from_json(body["epoch"])
         except (ValueError, TypeError):  # damaged, or of a version that knew other kinds of epochs
             return None
@@ -109,7 +108,7 @@ class PinnedBacklog:
             "live_position": live_position,
             "epoch": asdict(epoch),
         }
-        write_atomically(self.store.filesystem, self._pin, seal(json.dumps(body).encode()))
+        write_sealed(self.store.filesystem, self._pin, body)
         self.store.may_have_backlog = True
 
     def follow(self, uid: str, spec: EpochSpec, inputs: Sequence[str]) -> tuple[EpochSpec, bool]:
@@ -127,7 +126,7 @@ class PinnedBacklog:
         path, filesystem = f"{folder}/{_PASS}", self.store.filesystem
         if exists(filesystem, path):
             try:
-                body = json.loads(unseal(read_bytes(filesystem, path)))
+                body = read_sealed(filesystem, path)
                 if body["inputs"] == sorted(inputs):
                     return EpochSpec.from_json(body["epoch"]), True
             except (ValueError, TypeError, KeyError):  # damaged, or of a version that knew other kinds of epochs
@@ -135,7 +134,7 @@ class PinnedBacklog:
         delete_quietly(filesystem, folder)
         filesystem.create_dir(folder, recursive=True)
         body = {"epoch": asdict(spec), "inputs": sorted(inputs)}
-        write_atomically(filesystem, path, seal(json.dumps(body).encode()))
+        write_sealed(filesystem, path, body)
         return spec, False
 
     def reports_of(self, uid: str) -> str:

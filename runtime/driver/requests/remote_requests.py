@@ -13,7 +13,6 @@ the request, so a request is never lost without a word.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -26,7 +25,7 @@ from pyarrow import fs
 
 from ....errors import CorruptStateError, QueryError
 from ...jvm.spark_errors import what_happened
-from ...storage.checksummed import seal, unseal
+from ...storage.checksummed import read_sealed, write_sealed
 from ...storage.filesystem import delete_quietly, list_files, read_bytes, write_atomically
 from ...support.ids import RunId
 
@@ -149,12 +148,12 @@ class RequestFolder:
 
     def _write(self, name: str, message: Request | Answer) -> None:
         self.filesystem.create_dir(self.path, recursive=True)
-        write_atomically(self.filesystem, f"{self.path}/{name}", seal(json.dumps(_body(message)).encode()))
+        write_sealed(self.filesystem, f"{self.path}/{name}", _body(message))
 
     def _read(self, name: str, kind: type[_Message]) -> _Message:
         path = f"{self.path}/{name}"
         try:
-            body: dict[str, Any] = json.loads(unseal(read_bytes(self.filesystem, path)))
+            body: dict[str, Any] = read_sealed(self.filesystem, path)
             return kind(**body)
         except (ValueError, TypeError) as error:
             raise CorruptStateError(f"{path} is damaged ({error})") from error
