@@ -74,6 +74,11 @@ def ends_of(lengths: np.ndarray, data_type: type = np.int64) -> np.ndarray:
     return ends
 
 
+def owners_of(lengths: np.ndarray) -> np.ndarray:
+    """For each member of lists of such lengths, one after the other, the place of its list."""
+    return np.repeat(np.arange(len(lengths)), lengths)
+
+
 def end_to_end(values: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
     """Values one after the other, and where each begins and ends."""
     return np.frombuffer(b"".join(values), dtype=np.uint8), ends_of(

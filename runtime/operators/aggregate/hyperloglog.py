@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from ....state.codec.byte_arrays import owners_of
 from .buffers import Buffer
 from .list_arrays import concat_lists, list_from_lengths, list_lengths
 
@@ -52,7 +53,7 @@ class Estimator:
         size = 1 << self.precision
         lengths = list_lengths(registers)
         ranks = registers.flatten().to_numpy(zero_copy_only=False).astype(np.int64) & ((1 << _RANK_BITS) - 1)
-        owners = np.repeat(np.arange(len(lengths)), lengths)
+        owners = owners_of(lengths)
         empty = (size - lengths).astype(np.float64)
         inverse = empty + np.bincount(owners, np.ldexp(1.0, -ranks), len(lengths))
         raw = _alpha(self.precision) * size * size / inverse
@@ -109,7 +110,7 @@ def _greatest(array: pa.Array) -> pa.Array:
     if not len(codes):
         return list_from_lengths(lengths, codes, array.type)
     numbers = codes.to_numpy(zero_copy_only=False).astype(np.int64)
-    owners = np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
+    owners = owners_of(lengths)
     order = np.lexsort((numbers, owners))
     owners, numbers = owners[order], numbers[order]
     last = np.ones(len(numbers), dtype=bool)

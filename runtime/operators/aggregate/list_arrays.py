@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....state.codec.byte_arrays import ends_of, ragged
+from ....state.codec.byte_arrays import ends_of, owners_of, ragged
 from ..columnar.record_codec import RecordCodec
 
 
@@ -40,7 +40,7 @@ def distinct_lists(array: pa.Array) -> pa.Array:
         return list_from_lengths(lengths, values, array.type)
     codec = RecordCodec([pa.field("value", values.type)], normalise_floats=True)
     codes = codec.encode([values]).dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    rows = np.repeat(np.arange(len(lengths)), lengths)
+    rows = owners_of(lengths)
     _, first = np.unique(rows * (int(codes.max()) + 1) + codes, return_index=True)
     first.sort()
     return list_from_lengths(np.bincount(rows[first], minlength=len(lengths)), values.take(pa.array(first)), array.type)

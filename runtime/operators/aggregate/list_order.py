@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ....state.codec.byte_arrays import owners_of
 from ....state.keys.keys import KeyCodec
 from .list_arrays import list_from_lengths, list_lengths
 
@@ -23,7 +24,7 @@ def sorted_lists(lists: pa.Array, descending: Sequence[bool], limit: int | None 
         limit: the most that a list keeps; None: all.
     """
     lengths, values = list_lengths(lists), lists.flatten()
-    owners = np.repeat(np.arange(len(lengths)), lengths)
+    owners = owners_of(lengths)
     keys = {f"k{place}": _sortable(pc.struct_field(values, [place])) for place in range(len(descending))}
     by = [(name, "descending" if down else "ascending") for name, down in zip(keys, descending, strict=True)]
     order = pc.sort_indices(pa.table({"owner": owners, **keys}), [("owner", "ascending"), *by]).to_numpy()

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ....state.codec.byte_arrays import owners_of
 from ..columnar.record_codec import RecordCodec
 from .list_arrays import list_lengths
 
@@ -14,7 +15,7 @@ def percentiles(lists: pa.Array, shares: tuple[float, ...]) -> list[np.ndarray]:
     """For each share one value per list, in the arithmetic of Spark's ``percentile``; undefined for an empty list."""
     lengths = list_lengths(lists)
     values = lists.flatten().to_numpy(zero_copy_only=False)
-    owners = np.repeat(np.arange(len(lengths)), lengths)
+    owners = owners_of(lengths)
     # NaN comes last, as in Spark.
     values = values[np.lexsort((values, owners))] if len(values) else np.zeros(1)
     starts = np.cumsum(lengths) - lengths
@@ -43,7 +44,7 @@ def ranked(lists: pa.Array, shares: tuple[float, ...], margin: float, *, descend
     lengths, values = list_lengths(lists), lists.flatten()
     if not len(values):
         return [pa.nulls(len(lengths), values.type) for _ in shares]
-    owners = np.repeat(np.arange(len(lengths)), lengths)
+    owners = owners_of(lengths)
     table = pa.table({"owner": owners, "value": values})
     # NaN comes last, as in Spark.
     order = pc.sort_indices(table, [("owner", "ascending"), ("value", "ascending")]).to_numpy()
@@ -72,7 +73,7 @@ def modes(lists: pa.Array, *, greatest: bool = False) -> pa.Array:
     size = len(first)
     rank = np.empty(size, dtype=np.int64)
     rank[pc.sort_indices(values.take(pa.array(first))).to_numpy()] = np.arange(size)
-    owners = np.repeat(np.arange(len(lengths)), lengths)
+    owners = owners_of(lengths)
     pairs, places, counts = np.unique(owners * size + rank[index], return_index=True, return_counts=True)
     # Within a list by frequency, then by value: the last one is it.
     order = np.lexsort((pairs if greatest else -pairs, counts, pairs // size))
