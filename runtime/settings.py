@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from .protocols.rows_per_call import RowsPerCall
+from .support.frozen import Frozen
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -15,10 +14,8 @@ if TYPE_CHECKING:
 MIN_LOG_BYTES = 4 * 1024 * 1024
 
 
-class Settings(BaseModel):
+class Settings(Frozen):
     """All options, parsed and checked; durations in milliseconds, sizes in bytes."""
-
-    model_config = ConfigDict(frozen=True)
 
     runtime_mode: Literal["batch", "streaming", "mixed"] = "mixed"
     interval_during_backlog_ms: int = 0

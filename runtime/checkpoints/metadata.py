@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ...errors import CorruptStateError
 from ...state.store.state_manifest import StateFile, StateManifest
 from ..connectors.transaction import SinkTransaction
 from ..storage.checksummed import Envelope
+from ..support.frozen import Frozen
 from ..support.ids import BatchId, CheckpointId, EpochNumber, JobId
 from .format import Format
 
@@ -27,11 +28,7 @@ FORMAT = Format(version=4, upgrades={1: lambda body: body, 2: lambda body: body,
 FORMAT_VERSION = FORMAT.version
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class SparkPosition(_Frozen):
+class SparkPosition(Frozen):
     """Where the live source's Structured Streaming query stands: everything up to this batch is in the checkpoint."""
 
     batch_id: BatchId
@@ -39,7 +36,7 @@ class SparkPosition(_Frozen):
     offset_entry: str
 
 
-class SourceState(_Frozen):
+class SourceState(Frozen):
     """One source: whether it is in backlog, whether it has ended, how far it was read."""
 
     is_backlog: bool
@@ -50,7 +47,7 @@ class SourceState(_Frozen):
     position: dict[str, Any] | None = None
 
 
-class ShardState(_Frozen):
+class ShardState(Frozen):
     """One shard: its files and its earliest pending timers."""
 
     lineage: dict[str, Any]
@@ -64,7 +61,7 @@ class ShardState(_Frozen):
         return StateManifest.from_json(self.lineage)
 
 
-class StateLayout(_Frozen):
+class StateLayout(Frozen):
     """What a reader must know of an operator's state besides the registry; it does not have the operator."""
 
     #: The kind of operator ("transformWithState", "agg").
@@ -79,7 +76,7 @@ class StateLayout(_Frozen):
     key_group_places: tuple[int, ...] | None = None
 
 
-class OperatorState(_Frozen):
+class OperatorState(Frozen):
     """One keyed stage."""
 
     uid: str
@@ -111,7 +108,7 @@ def state_files(operators: Iterable[OperatorState]) -> Iterator[tuple[str, State
             yield operator.uid, file
 
 
-class DueSavepoint(_Frozen):
+class DueSavepoint(Frozen):
     """The savepoint that a checkpoint was taken for, where the two must not be without each other."""
 
     savepoint_id: str
@@ -121,7 +118,7 @@ class DueSavepoint(_Frozen):
     plan: str
 
 
-class CheckpointMetadata(_Frozen):
+class CheckpointMetadata(Frozen):
     """A consistent cut between two epochs."""
 
     checkpoint_id: CheckpointId

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pydantic import BaseModel, ConfigDict
-
+from ..support.frozen import Frozen
 from ..support.ids import EpochNumber
 from .staging import StagedFile, epoch_of
 
 
-class SinkCall(BaseModel):
+class SinkCall(Frozen):
     """One call of a sink's function: its id, and the epochs whose rows it gets."""
-
-    model_config = ConfigDict(frozen=True)
 
     id: int
     epochs: tuple[int, ...]

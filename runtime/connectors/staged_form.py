@@ -10,19 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict
-
 from ...errors import CheckpointMismatchError
+from ..support.frozen import Frozen
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class StagedColumn(_Frozen):
+class StagedColumn(Frozen):
     """One column."""
 
     name: str
@@ -38,7 +33,7 @@ class StagedColumn(_Frozen):
         return f"{self.name} ({self.text})" if self.text else f"{self.name} {kind}"
 
 
-class StagedForm(_Frozen):
+class StagedForm(Frozen):
     """How the files of a transaction are to be read."""
 
     columns: tuple[StagedColumn, ...]

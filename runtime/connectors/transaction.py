@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from pydantic import BaseModel, ConfigDict
-
+from ..support.frozen import Frozen
 from .sink_calls import SinkCall, epochs_of
 from .staged_form import StagedForm
 from .staging import StagedFile
@@ -16,10 +15,8 @@ _TIME_BITS = 44
 _ID_BITS = 32
 
 
-class SinkTransaction(BaseModel):
+class SinkTransaction(Frozen):
     """Output that becomes visible when its checkpoint is complete.  ``id`` is stable across re-deliveries."""
-
-    model_config = ConfigDict(frozen=True)
 
     id: int
     files: tuple[StagedFile, ...] = ()

@@ -19,11 +19,11 @@ import json
 from typing import Any, NoReturn
 
 from pyarrow import fs
-from pydantic import BaseModel, ConfigDict
 
 from ....errors import CheckpointError, CheckpointMismatchError, CorruptStateError
 from ...storage.checksummed import Envelope
 from ...storage.filesystem import exists, list_files, read_bytes, resolve
+from ...support.frozen import Frozen
 from ...support.ids import CheckpointId
 from .. import metadata
 from ..branch import Branch
@@ -40,20 +40,16 @@ CLAIM = "_unfinished"
 _KIND = "savepoint"
 
 
-class SavepointFile(BaseModel):
+class SavepointFile(Frozen):
     """One file, by its path below the savepoint's folder."""
-
-    model_config = ConfigDict(frozen=True)
 
     path: str
     size_bytes: int
     sha256: str
 
 
-class Savepoint(BaseModel):
+class Savepoint(Frozen):
     """The content of a savepoint's ``_metadata``."""
-
-    model_config = ConfigDict(frozen=True)
 
     #: Unique; stays the same wherever the folder goes.
     savepoint_id: str
