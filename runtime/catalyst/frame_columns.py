@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from ..jvm.gateway import java_class, scala_sequence, session_state
+from ..jvm.gateway import java_class, scala_object, scala_sequence, session_state
 from .columns import column_fold
 from .spark_expressions import as_column, attribute, attribute_id, class_name, is_attribute, items, replaced, tree
 from .spark_plans import analyzed, output_of
@@ -148,7 +148,7 @@ def hiding(frame: DataFrame, shown: Sequence[Any], hidden: Sequence[Any], more: 
     """
     spark = frame.sparkSession
     result = frame.select(*[as_column(spark, one) for one in [*shown, *(attribute(spark, name) for name in more)]])
-    project = getattr(java_class(spark, "org.apache.spark.sql.catalyst.plans.logical.Project$"), "MODULE$")
+    project = scala_object(spark, "org.apache.spark.sql.catalyst.plans.logical.Project")
     analyzed(result).setTagValue(project.hiddenOutputTag(), scala_sequence(spark, hidden))
     return result
 
@@ -170,7 +170,7 @@ def with_nodes(spark: SparkSession, column: Column, other: Callable[[Any], Any])
 
 
 def _expression(spark: SparkSession, column: Column) -> Any:
-    converter = getattr(java_class(spark, "org.apache.spark.sql.classic.ColumnNodeToExpressionConverter$"), "MODULE$")
+    converter = scala_object(spark, "org.apache.spark.sql.classic.ColumnNodeToExpressionConverter")
     return converter.apply(cast(Any, column)._jc.node())
 
 
@@ -185,7 +185,7 @@ def _field(spark: SparkSession, column: Any, fields: Sequence[str]) -> Any:
     if class_name(column) == "UnresolvedAttribute":
         return _named(spark, [*map(str, items(column.nameParts())), *fields]) if fields else column
     extract = java_class(spark, "org.apache.spark.sql.catalyst.analysis.UnresolvedExtractValue")
-    literal = getattr(java_class(spark, "org.apache.spark.sql.catalyst.expressions.Literal$"), "MODULE$")
+    literal = scala_object(spark, "org.apache.spark.sql.catalyst.expressions.Literal")
     for field in fields:
         column = extract(column, literal.apply(field))
     return column

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from ..jvm.gateway import java_class, java_session, query_execution, scala_sequence
+from ..jvm.gateway import java_class, java_session, query_execution, scala_option, scala_sequence
 from .spark_expressions import class_name, items
 from .spark_plans import analyzed
 
@@ -67,7 +67,7 @@ def hash_partitioned(files: DataFrame, columns: Sequence[str], partitions: int) 
             relation.location(),
             relation.partitionSchema(),
             relation.dataSchema(),
-            java_class(spark, "scala.Option").apply(bucket(partitions, names, scala_sequence(spark, []))),
+            scala_option(spark, bucket(partitions, names, scala_sequence(spark, []))),
             relation.fileFormat(),
             relation.options(),
             relation.sparkSession(),

@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untype
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, SparkSession
 
-from ..jvm.gateway import java_class, scala_sequence, session_state, simple_class_name
+from ..jvm.gateway import java_class, scala_object, scala_option, scala_sequence, session_state, simple_class_name
 
 _CATALYST = "org.apache.spark.sql.catalyst."
 #: What a member of an expression raises that this version of Spark does not have.
@@ -102,10 +102,10 @@ def resolved_with_attributes(spark: SparkSession, node: Any, known: Mapping[int,
     used = [(one, known[number]) for one in items(node.references().toSeq()) if (number := attribute_id(one)) in known]
     if not used:
         return node
-    alias, none = java_class(spark, f"{_CATALYST}expressions.Alias"), java_class(spark, "scala.Option").empty()
+    alias, none = java_class(spark, f"{_CATALYST}expressions.Alias"), scala_option(spark)
     nothing = scala_sequence(spark, [])
     named = [alias(its, one.name(), one.exprId(), nothing, none, nothing) for one, its in used]
-    helper = getattr(java_class(spark, f"{_CATALYST}optimizer.CollapseProject$"), "MODULE$")
+    helper = scala_object(spark, f"{_CATALYST}optimizer.CollapseProject")
     return helper.replaceAlias(node, helper.getAliasMap(scala_sequence(spark, named)))
 
 
@@ -227,7 +227,7 @@ def filtered_aggregate(spark: SparkSession, aggregate: Any, condition: Any) -> A
         both = java_class(spark, "org.apache.spark.sql.catalyst.expressions.And")
         whole = both(aggregate.filter().get(), condition)
     # Not a copy: it has an id, by which Spark tells it from others.
-    option = java_class(spark, "scala.Option").apply(whole)
+    option = scala_option(spark, whole)
     return aggregate.aggregateFunction().toAggregateExpression(aggregate.isDistinct(), option)
 
 

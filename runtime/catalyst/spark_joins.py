@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
-from ..jvm.gateway import java_class, scala_sequence
+from ..jvm.gateway import java_class, scala_option, scala_sequence
 from .spark_expressions import (
     as_column,
     attribute,
@@ -54,7 +54,7 @@ class SparkJoin:
         node = rule.apply(node)
         if node.condition().isDefined():
             condition = _without_common(spark, node.condition().get())
-            node = node.copy(node.left(), node.right(), node.joinType(), _some(spark, condition), node.hint())
+            node = node.copy(node.left(), node.right(), node.joinType(), scala_option(spark, condition), node.hint())
         return cls(spark, node, tuple(outputs))
 
     @property
@@ -106,11 +106,12 @@ class SparkJoin:
         known = {attribute_id(one): one for side in sides for one in side}
         relation = java_class(spark, "org.apache.spark.sql.catalyst.plans.logical.LocalRelation")
         left, right = (
-            relation(scala_sequence(spark, side), scala_sequence(spark, []), True, _none(spark)) for side in sides
+            relation(scala_sequence(spark, side), scala_sequence(spark, []), True, scala_option(spark))
+            for side in sides
         )
         condition = self.node.condition()
         if condition.isDefined():
-            condition = _some(spark, with_attributes(spark, condition.get(), known))
+            condition = scala_option(spark, with_attributes(spark, condition.get(), known))
         streams = self.node.copy(left, right, self.node.joinType(), condition, self.node.hint())
         check_streaming(spark, streams, output_mode)
 
@@ -237,7 +238,7 @@ def is_same_value(plan: Any, one: int, other: int) -> bool:
 def _alias(spark: SparkSession, expression: Any, name: str, qualifier: Sequence[str], metadata: Any = None) -> Column:
     alias = java_class(spark, f"{_EXPRESSIONS}.Alias")
     id = java_class(spark, f"{_EXPRESSIONS}.NamedExpression").newExprId()
-    given = _none(spark) if metadata is None else _some(spark, metadata)
+    given = scala_option(spark, metadata)
     return as_column(
         spark, alias(expression, name, id, scala_sequence(spark, qualifier), given, scala_sequence(spark, []))
     )
@@ -276,11 +277,3 @@ def _conjuncts(spark: SparkSession, expression: Any) -> list[Any]:
         opposite = java_class(spark, f"{_EXPRESSIONS}.Not")
         return [one for child in items(below.children()) for one in _conjuncts(spark, opposite(child))]
     return [expression]
-
-
-def _some(spark: SparkSession, value: Any) -> Any:
-    return java_class(spark, "scala.Option").apply(value)
-
-
-def _none(spark: SparkSession) -> Any:
-    return java_class(spark, "scala.Option").empty()

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from ..jvm.gateway import java_array, java_class, java_type, scala_sequence
+from ..jvm.gateway import java_array, java_class, java_type, scala_option, scala_sequence
 from .spark_expressions import (
     NO_SUCH_MEMBER,
     as_column,
@@ -127,7 +127,7 @@ def failing_stream(
     java_schema = java_type(spark, schema)
     table = java_class(spark, f"{_PYTHON_SOURCES}.PythonTable")(source, why, java_schema)
     members = {
-        "source": java_class(spark, "scala.Option").apply(source),
+        "source": scala_option(spark, source),
         "sourceName": name,
         "table": table,
         "output": java_class(spark, "org.apache.spark.sql.catalyst.types.DataTypeUtils").toAttributes(java_schema),
@@ -331,7 +331,7 @@ def _under_its_own_name(spark: SparkSession, column: Any) -> Any:
         return column
     child = column.child()
     alias = java_class(spark, "org.apache.spark.sql.catalyst.expressions.Alias")
-    metadata = java_class(spark, "scala.Option").apply(child.metadata())  # an alias with other metadata stays
+    metadata = scala_option(spark, child.metadata())  # an alias with other metadata stays
     members = (column.qualifier(), metadata, column.nonInheritableMetadataKeys())
     return alias(child, child.name(), column.exprId(), *members)
 
@@ -340,7 +340,7 @@ def _without_qualifiers(spark: SparkSession, node: Any) -> Any:
     """A plan whose generators' columns are called by no name of a relation; it says nothing of resolved columns."""
     node = _over_changed(spark, node, partial(_without_qualifiers, spark))
     if class_name(node) == "Generate" and node.qualifier().isDefined():
-        node = _with_members(spark, node, {"qualifier": java_class(spark, "scala.Option").empty()})
+        node = _with_members(spark, node, {"qualifier": scala_option(spark)})
     return node
 
 

@@ -89,6 +89,16 @@ def scala_map(spark: SparkSession, entries: Mapping[str, str]) -> Any:
     return java_class(spark, "org.apache.spark.api.python.PythonUtils").toScalaMap(dict(entries))
 
 
+def scala_option(spark: SparkSession, value: Any = None) -> Any:
+    """A Scala option of a value; None: the empty one."""
+    return java_class(spark, "scala.Option").apply(value)
+
+
+def scala_object(spark: SparkSession, name: str) -> Any:
+    """A Scala object, by its whole name."""
+    return getattr(java_class(spark, f"{name}$"), "MODULE$")
+
+
 def java_array(spark: SparkSession, members: Sequence[Any], of: str = "java.lang.Object") -> Any:
     """An array of Java objects.
 

@@ -27,7 +27,7 @@ from pyspark.sql.types import BooleanType, DataType, DoubleType, LongType, Strin
 
 from ..catalyst.spark_plans import analyzed, frame_of
 from ..catalyst.spark_session import cloned
-from ..jvm.gateway import java_array, java_class, java_session, java_type, scala_map
+from ..jvm.gateway import java_array, java_class, java_session, java_type, scala_map, scala_object
 from ..jvm.log_levels import changed
 
 logger = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class ShownQuery:
             self._reporter = self._execution.progressReporter()
             # It would tell once that it is idle.
             getattr(self._reporter, "lastNoExecutionProgressEventTime_$eq")(_LONG_MAX)
-            self._progress_class = _object(spark, f"{_STREAMING}.StreamingQueryProgress")
+            self._progress_class = scala_object(spark, f"{_STREAMING}.StreamingQueryProgress")
         except BaseException:
             if started is not None:
                 with contextlib.suppress(*GONE):
@@ -208,13 +208,8 @@ def _has_jobs(spark: SparkSession, group: str) -> bool:
 
 
 def _end_thread(spark: SparkSession, execution: Any) -> None:
-    execution.state().set(_object(spark, f"{_RUNTIME}.TERMINATED"))
+    execution.state().set(scala_object(spark, f"{_RUNTIME}.TERMINATED"))
     execution.interruptAndAwaitExecutionThreadTermination()
-
-
-def _object(spark: SparkSession, name: str) -> Any:
-    """A Scala object."""
-    return getattr(java_class(spark, f"{name}$"), "MODULE$")
 
 
 def _folder(spark: SparkSession) -> Path:

@@ -19,7 +19,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from ...errors import QueryError
 from ..catalyst.spark_expressions import class_name, items
-from ..jvm.gateway import java_class
+from ..jvm.gateway import java_class, scala_option
 
 _PACKAGE = "org.apache.spark.sql.execution.streaming"
 #: Where versions of Spark have the source.
@@ -97,7 +97,7 @@ def take_cleaners(spark: SparkSession, query: StreamingQuery) -> Mapping[int, Fi
         if held.isDefined():
             # Its threads are not stopped: the query may be about to give them the files of the checkpoint that it goes
             # on from, which may go, and would fail if they did not take them.  They end by themselves.
-            field.set(source, java_class(spark, "scala.Option").empty())
+            field.set(source, scala_option(spark))
             taken[len(found) - 1] = FileCleaner(spark, held.get())
     return taken
 

@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, LongType, StructField, StructType
 
-from ...jvm.gateway import java_class, scala_sequence
+from ...jvm.gateway import java_class, scala_option, scala_sequence
 from ...jvm.python_functions import java_function
 from ..spark_expressions import class_name, items, parsed, tree, with_children
 from ..spark_plans import analyzed, contains, frame_of, straight_below
@@ -268,9 +268,8 @@ def aliased(spark: SparkSession, attribute: Any, value: Any) -> Any:
         value: an expression.
     """
     nothing = scala_sequence(spark, [])
-    option = java_class(spark, "scala.Option").apply(None)
     return java_class(spark, f"{_EXPRESSIONS}.Alias")(
-        value, attribute.name(), attribute.exprId(), nothing, option, nothing
+        value, attribute.name(), attribute.exprId(), nothing, scala_option(spark), nothing
     )
 
 
