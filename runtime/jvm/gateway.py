@@ -99,6 +99,13 @@ def scala_object(spark: SparkSession, name: str) -> Any:
     return getattr(java_class(spark, f"{name}$"), "MODULE$")
 
 
+def scala_entries(entries: Any) -> list[tuple[str, str]]:
+    """The names and values of a Scala map, as texts."""
+    pairs = entries.toSeq()
+    found = (pairs.apply(place) for place in range(pairs.size()))
+    return [(str(pair._1()), str(pair._2())) for pair in found]
+
+
 def java_array(spark: SparkSession, members: Sequence[Any], of: str = "java.lang.Object") -> Any:
     """An array of Java objects.
 

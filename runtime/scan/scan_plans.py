@@ -30,6 +30,7 @@ from ..catalyst.spark_expressions import (
 )
 from ..catalyst.spark_plans import analyzed, input_files, leaves
 from ..catalyst.spark_session import session_settings
+from ..jvm.gateway import scala_entries
 from .expression_reader import ExpressionReader
 from .expressions import json_fields
 from .expressions.translator import constant_of
@@ -315,7 +316,7 @@ def check_relation(spark: SparkSession, leaf: Any, least_bytes: int) -> None:
         raise NotTakenError(f"the files are read by {file_format.rpartition('.')[2]}, not as plain Parquet files")
     if class_name(relation.location()) not in _LISTINGS:
         raise NotTakenError(f"the files are listed by {class_name(relation.location())}")
-    others = sorted(name for name in _names(relation.options()) if name.lower() not in _PATHS)
+    others = sorted(name for name, _ in scala_entries(relation.options()) if name.lower() not in _PATHS)
     if others:
         raise NotTakenError(f"the reader has the option {', '.join(others)}")
     # Spark asks the session in which the files were named, whoever plans.
@@ -326,14 +327,6 @@ def check_relation(spark: SparkSession, leaf: Any, least_bytes: int) -> None:
     size = int(str(relation.sizeInBytes()))
     if size < least_bytes:
         raise NotTakenError(f"the files have {size / 2**20:.1f} MiB, and from {least_bytes / 2**20:.0f} MiB on it pays")
-
-
-def _names(options: Any) -> list[str]:
-    keys = options.keysIterator()
-    found = []
-    while keys.hasNext():
-        found.append(str(keys.next()))
-    return found
 
 
 def columns_below(spark: SparkSession, plan: Any, leaf: Any = None) -> tuple[Mapping[int, Any], list[Any]]:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ...errors import OptionError
 from ..catalyst.spark_expressions import class_name, items
 from ..catalyst.spark_plans import analyzed, leaves
-from ..jvm.gateway import java_class, scala_map
+from ..jvm.gateway import java_class, scala_entries, scala_map
 from ..jvm.spark_errors import spark_says
 from ..support.redaction import redacted
 
@@ -135,11 +135,7 @@ def _refusal(spark: SparkSession, options: Mapping[str, str]) -> str | None:
 
 def _texts(options: Any) -> dict[str, str]:
     """A map of Scala's, names in lower case."""
-    entries, found = options.iterator(), {}
-    while entries.hasNext():
-        entry = entries.next()
-        found[str(entry._1()).lower()] = str(entry._2())
-    return found
+    return {name.lower(): value for name, value in scala_entries(options)}
 
 
 def _private_options(relation: Any) -> dict[str, str]:

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from ...catalyst.spark_expressions import class_name, constant, items, without_alias
+from ...jvm.gateway import scala_entries
 from . import builders as of
 from . import output_texts  # noqa: F401  its functions are there wherever these expressions are known
 from .output_texts import json_string
@@ -125,7 +126,7 @@ def _divide(to: OutputTranslator, expression: Any, children: list[Any]) -> Value
 
 def _to_json(to: OutputTranslator, expression: Any, children: list[Any]) -> Value:
     leaves_out = to.leaves_out_nulls
-    for name, setting in _options(expression):
+    for name, setting in scala_entries(expression.options()):
         if name.lower() != "ignorenullfields" or setting.lower() not in ("true", "false"):
             raise not_known(expression, f"a to_json with the option {name}")
         leaves_out = setting.lower() == "true"
@@ -153,11 +154,6 @@ def _to_json(to: OutputTranslator, expression: Any, children: list[Any]) -> Valu
 
     content = fields(without_alias(children[0]))
     return Value("json", _TEXT, tuple(arguments), (content, leaves_out, tuple(zones), to.before_19))
-
-
-def _options(expression: Any) -> list[tuple[str, str]]:
-    pairs = expression.options().toSeq()
-    return [(str(pair._1()), str(pair._2())) for pair in items(pairs)]
 
 
 def _entry(kind: str, build: Callable[[OutputTranslator, Any, list[Any]], Value], *examples: str) -> Translation:
