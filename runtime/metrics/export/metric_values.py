@@ -61,7 +61,7 @@ class MetricValues(RunListener):
     def onEvent(self, event: RunEvent) -> None:
         """Take an event over, whole: nobody sees half of it."""
         with self._lock:
-            query = event.name or event.query_id
+            query = _query_of(event)
             if query not in self._runs and not isinstance(event, events.RunEnded):
                 self._runs[query] = _Run(event.at_ms)
                 self._set("up", query, value=1)
@@ -74,19 +74,19 @@ class MetricValues(RunListener):
             super().onEvent(event)
 
     def onRunBegan(self, event: events.RunBegan) -> None:
-        query = event.name or event.query_id
+        query = _query_of(event)
         self._runs[query] = _Run(event.at_ms)
         self._set("run_start_time_seconds", query, value=event.at_ms / 1000)
         self._set("restarts_total", query, value=event.generation - 1)
 
     def onPhaseBegan(self, event: events.PhaseBegan) -> None:
-        query = event.name or event.query_id
+        query = _query_of(event)
         for name in ("phase", *_OF_REAL_TIME):
             self._forget(name, query)
         self._set("phase", query, event.phase, value=1)
 
     def onBacklogProgressed(self, event: events.BacklogProgressed) -> None:
-        query, stage = event.name or event.query_id, event.stage
+        query, stage = _query_of(event), event.stage
         for name, value in (
             ("backlog_progress_ratio", event.fraction),
             ("backlog_shards", event.shards),
@@ -97,7 +97,7 @@ class MetricValues(RunListener):
             self._set(name, query, stage, value=value)
 
     def onRealTimeProgressed(self, event: events.RealTimeProgressed) -> None:
-        query, found = event.name or event.query_id, event.latencies
+        query, found = _query_of(event), event.latencies
         values = (None, None, None) if found is None else (found.p50_ms, found.p99_ms, found.max_ms)
         self._set("realtime_rows", query, value=event.rows)
         self._set("realtime_rows_per_second", query, value=event.rows_per_second)
@@ -105,7 +105,7 @@ class MetricValues(RunListener):
             self._set("realtime_latency_seconds", query, quantile, value=None if ms is None else ms / 1000)
 
     def onEpochApplied(self, event: events.EpochApplied) -> None:
-        query = event.name or event.query_id
+        query = _query_of(event)
         self._add("epochs_total", query, event.mode, by=event.epochs)
         self._add("epoch_duration_seconds_total", query, event.mode, by=event.duration_ms / 1000)
         self._set("last_epoch_duration_seconds", query, value=event.duration_ms / 1000)
@@ -134,17 +134,17 @@ class MetricValues(RunListener):
 
     def onPositionsKnown(self, event: events.PositionsKnown) -> None:
         for position in event.positions:
-            self._set("source_lag_messages", event.name or event.query_id, position.name, value=position.lag_messages)
+            self._set("source_lag_messages", _query_of(event), position.name, value=position.lag_messages)
 
     def onSourceChanged(self, event: events.SourceChanged) -> None:
-        self._set("source_is_backlog", event.name or event.query_id, event.source, value=event.is_backlog)
+        self._set("source_is_backlog", _query_of(event), event.source, value=event.is_backlog)
 
     def onDataLost(self, event: events.DataLost) -> None:
         messages = max(0, event.last_offset - event.first_offset + 1)
-        self._add("lost_messages_total", event.name or event.query_id, event.source, by=messages)
+        self._add("lost_messages_total", _query_of(event), event.source, by=messages)
 
     def onCheckpointCompleted(self, event: events.CheckpointCompleted) -> None:
-        query = event.name or event.query_id
+        query = _query_of(event)
         self._add("checkpoints_total", query, by=event.checkpoints)
         self._add("checkpoint_duration_seconds_total", query, by=event.duration_ms / 1000)
         self._add("checkpoint_new_bytes_total", query, by=event.new_bytes)
@@ -153,13 +153,13 @@ class MetricValues(RunListener):
         self._runs[query].checkpoint_ms = event.at_ms
 
     def onCheckpointFailed(self, event: events.CheckpointFailed) -> None:
-        self._add("checkpoints_failed_total", event.name or event.query_id, event.outcome, by=1)
+        self._add("checkpoints_failed_total", _query_of(event), event.outcome, by=1)
 
     def onSavepointWritten(self, event: events.SavepointWritten) -> None:
-        self._add("savepoints_total", event.name or event.query_id, by=1)
+        self._add("savepoints_total", _query_of(event), by=1)
 
     def onRunEnded(self, event: events.RunEnded) -> None:
-        query = event.name or event.query_id
+        query = _query_of(event)
         self._runs.pop(query, None)
         for metric in METRICS:
             if metric.while_running:
@@ -186,6 +186,10 @@ class MetricValues(RunListener):
         values = self._values[name]
         for labels in [labels for labels in values if labels[0] == query]:
             del values[labels]
+
+
+def _query_of(event: events.RunEvent) -> str:
+    return event.name or event.query_id
 
 
 def _ages(run: _Run, now_s: float) -> list[tuple[str, tuple[str, ...], float]]:
