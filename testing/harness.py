@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from types import TracebackType
 from typing import Any
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -353,7 +352,5 @@ class Harness(StateMethods):
     def __enter__(self) -> Harness:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
