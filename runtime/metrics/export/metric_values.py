@@ -188,7 +188,7 @@ class MetricValues(RunListener):
             del values[labels]
 
 
-def _query_of(event: events.RunEvent) -> str:
+def _query_of(event: RunEvent) -> str:
     return event.name or event.query_id
 
 

@@ -20,6 +20,7 @@ from ....state.keys.key_space import (
     TIMER_SECTIONS,
     after_prefix,
     encode_all_ts,
+    parse_timer_index,
     stored_keys,
     timer_index_key,
     timer_index_prefix,
@@ -172,7 +173,7 @@ class ShardCells:
                 upper = min(upper, timer_index_key("event", group, earliest, b""))
             for stored, _ in base.scan(lower, upper):
                 if stored not in self._deleted:
-                    earliest = int.from_bytes(stored[3:11], "big") - (1 << 63)
+                    earliest = parse_timer_index(stored)[1]
                     break
         return earliest
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,14 @@ import pyarrow.compute as pc
 
 from ....sorter.batches import join
 from ....state.codec.byte_arrays import binary_from_records, bytes_of, joined
-from ....state.keys.key_space import CELL_SECTION, after_prefix, parse_timer_index, timer_index_key, timer_index_prefix
+from ....state.keys.key_space import (
+    CELL_SECTION,
+    after_prefix,
+    group_prefix,
+    parse_timer_index,
+    timer_index_key,
+    timer_index_prefix,
+)
 from ....state.keys.keygroups import KeyGroupRange
 from ....state.keys.keys import KeyCodec
 from ....state.store.local_copy import LocalStateCopy
@@ -250,15 +257,17 @@ class DueKeys:
 
 def all_keys(base: LocalStateCopy, key_groups: KeyGroupRange) -> Iterator[Work]:
     """Every key of a shard that has a cell, in stored order, without rows."""
-    found: list[tuple[int, bytes, int]] = []
-    for group in key_groups:
-        prefix = group.to_bytes(2, "big") + bytes([CELL_SECTION])
-        for stored, _ in base.scan(prefix, after_prefix(prefix)):
-            found.append((group, stored[len(prefix) : -1], 0))  # the last byte is the variable's slot
-            if len(found) >= _CHUNK_KEYS:
-                yield work_of(None, 0, 0, found)
-                found = []
-    if found:
+    prefixes = ((group, group_prefix(group, CELL_SECTION)) for group in key_groups)
+    # The last byte is the variable's slot.
+    return _in_chunks(
+        (group, stored[len(prefix) : -1], 0)
+        for group, prefix in prefixes
+        for stored, _ in base.scan(prefix, after_prefix(prefix))
+    )
+
+
+def _in_chunks(keys: Iterator[tuple[int, bytes, int]]) -> Iterator[Work]:
+    while found := list(islice(keys, _CHUNK_KEYS)):
         yield work_of(None, 0, 0, found)
 
 
@@ -270,14 +279,7 @@ def works(rows: Iterator[KeyRows], due: DueKeys | None) -> Iterator[Work]:
         else:
             yield from interleaved(piece, due)
     if due is not None:
-        extras: list[tuple[int, bytes, int]] = []
-        for extra in due.before(None):
-            extras.append(extra)
-            if len(extras) >= _CHUNK_KEYS:
-                yield work_of(None, 0, 0, extras)
-                extras = []
-        if extras:
-            yield work_of(None, 0, 0, extras)
+        yield from _in_chunks(due.before(None))
 
 
 def interleaved(piece: KeyRows, due: DueKeys) -> Iterator[Work]:
