@@ -21,6 +21,7 @@ from ...state.keys.keys import KeyCodec
 from ...state.keys.registry import StateRegistry
 from ..catalyst.columns import quoted
 from ..catalyst.types.arrow_types import arrow_schema
+from ..support.arrow_columns import typed
 from .admission import note_event_time
 from .arrival_order import arrival_columns, with_arrival
 from .columnar.cells import ShardCells
@@ -118,13 +119,10 @@ class LimitOperator(KeyedOperator):
         cells.close(timed=False)
 
     def _put_out(self, context: ShardContext, batch: pa.RecordBatch) -> None:
-        columns = [
-            column if column.type == field.type else column.cast(field.type)
-            for field in self.output_arrow_schema
-            for column in [batch.column(field.name)]
-        ]
+        schema = self.output_arrow_schema
+        columns = list(map(typed, map(batch.column, schema.names), schema.types))
         times = None
         if self.event_time is not None and context.feeds_a_stage:
             times = batch.column(self.event_time)
-        rows = pa.RecordBatch.from_arrays(columns, schema=self.output_arrow_schema)
+        rows = pa.RecordBatch.from_arrays(columns, schema=schema)
         context.emit(rows, emitted_by_time(times, context.epoch.watermark_ms, context.epoch.delay_ms))

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....state.keys.keys import KeyCodec
+from ...support.arrow_columns import typed
 from ...support.batch_spool import BatchSpool
 from ..columnar.key_batches import Work, key_rows
 from ..contract import ShardContext
@@ -181,10 +182,5 @@ class Answered:
 
 
 def _row_like(schema: pa.Schema, columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
-    arrays = []
-    for field in schema:
-        column = columns.get(field.name)
-        if column is None:
-            column = pa.nulls(count, field.type)
-        arrays.append(column if column.type == field.type else column.cast(field.type))
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    arrays = (columns[field.name] if field.name in columns else pa.nulls(count, field.type) for field in schema)
+    return pa.RecordBatch.from_arrays(list(map(typed, arrays, schema.types)), schema=schema)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...protocols.event_time import MIN_WATERMARK
+from ...support.arrow_columns import typed
 from ..contract import ShardContext
 from ..keyed.keyed_rows import NO_TIME, micros_of
 from .columns import TIME_COLUMN
@@ -100,11 +101,8 @@ class JoinOutput:
         self._emit(found, emitted_ms)
 
     def _emit(self, columns: list[pa.Array], emitted_ms: np.ndarray) -> None:
-        typed = [
-            column if column.type == field.type else column.cast(field.type)
-            for column, field in zip(columns, self._schema, strict=True)
-        ]
-        self._context.emit(pa.RecordBatch.from_arrays(typed, schema=self._schema), emitted_ms)
+        found = list(map(typed, columns, self._schema.types))
+        self._context.emit(pa.RecordBatch.from_arrays(found, schema=self._schema), emitted_ms)
 
     def _emitted_ms(self, times_us: np.ndarray) -> np.ndarray:
         """The watermark that the orderly stream brings rows of these event times at."""
@@ -119,5 +117,5 @@ def _first(columns: list[pa.Array]) -> pa.Array:
     found = columns[0]
     for other in columns[1:]:
         if found.null_count:
-            found = pc.if_else(found.is_valid(), found, other if other.type == found.type else other.cast(found.type))
+            found = pc.if_else(found.is_valid(), found, typed(other, found.type))
     return found

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from .....state.codec.byte_arrays import data_of, large_binary, offsets_of
 from ....catalyst.types.arrow_types import arrow_schema
+from ....support.arrow_columns import typed
 from ...columnar.record_codec import RecordCodec
 from ..columns import LEFT, RIGHT
 from ..definition import JoinSide
@@ -33,11 +34,7 @@ class SideForm:
 
     def of(self, batch: pa.RecordBatch) -> list[pa.Array]:
         """The side's columns of a batch of both sides."""
-        columns = [batch.column(name) for name in self.names]
-        return [
-            column if column.type == kind else column.cast(kind)
-            for column, kind in zip(columns, self.types, strict=True)
-        ]
+        return list(map(typed, map(batch.column, self.names), self.types))
 
 
 class RowPool:

@@ -250,7 +250,7 @@ def _taken(side: int, names: list[str], batch: pa.RecordBatch, is_mine: np.ndarr
 
 def _taken_initial(batch: pa.RecordBatch, is_initial: np.ndarray) -> pa.RecordBatch:
     packed = batch.column(INITIAL_STATE_COLUMN).filter(pa.array(is_initial))
-    return pa.RecordBatch.from_arrays(packed.flatten(), names=[field.name for field in packed.type])
+    return pa.RecordBatch.from_struct_array(packed)
 
 
 def _always() -> bool:

@@ -165,7 +165,7 @@ class _Kinds(Iterator[pa.RecordBatch]):
             if not initial:
                 raise StopIteration
         packed = part.column(INITIAL_STATE_COLUMN).slice(0, initial)
-        return pa.RecordBatch.from_arrays(packed.flatten(), names=[field.name for field in packed.type])
+        return pa.RecordBatch.from_struct_array(packed)
 
     def others(self) -> Iterator[pa.RecordBatch]:
         """The input rows."""

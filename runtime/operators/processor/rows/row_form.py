@@ -108,7 +108,7 @@ class RowInput(HandedOverRows):
         initial = batch.column(INITIAL_STATE_COLUMN)
         if self._initial_schema is None or initial.null_count == len(initial):
             return zip(repeat(None), rows)
-        packed = pa.RecordBatch.from_arrays(initial.flatten(), names=[field.name for field in initial.type])
+        packed = pa.RecordBatch.from_struct_array(initial)
         initial_rows = RowReader(self._initial_schema).rows(packed)
         kinds = batch.column(KIND_COLUMN).to_pylist()
         return ((first if kind == 0 else None, row) for kind, first, row in zip(kinds, initial_rows, rows, strict=True))
