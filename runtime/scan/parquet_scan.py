@@ -9,6 +9,7 @@ that Spark would widen, dates that it may have to rebase from the Julian calenda
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,6 +76,16 @@ class FilePart:
         return self.end - self.start
 
 
+@contextmanager
+def _opened(filesystem: fs.FileSystem, path: str) -> Iterator[pa.NativeFile]:
+    """A file; an error while it is read means that it is not taken."""
+    try:
+        with filesystem.open_input_file(path) as source:
+            yield source
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise NotTakenError(f"{path} cannot be read: {error}") from error
+
+
 @dataclass(frozen=True)
 class ParquetScan:
     """What is read: all rows of some files."""
@@ -102,13 +113,8 @@ class ParquetScan:
         Raises:
             NotTakenError: Spark might read it in another way.
         """
-        try:
-            with filesystem.open_input_file(part.path) as source:
-                yield from self._batches(source, part, at_once, seen)
-        except NotTakenError:
-            raise
-        except (OSError, pa.ArrowException, ValueError) as error:
-            raise NotTakenError(f"{part.path} cannot be read: {error}") from error
+        with _opened(filesystem, part.path) as source:
+            yield from self._batches(source, part, at_once, seen)
 
     def rows(self, filesystem: fs.FileSystem, part: FilePart) -> int:
         """About how many rows a part of a file has.
@@ -116,11 +122,8 @@ class ParquetScan:
         Raises:
             NotTakenError: the file cannot be read.
         """
-        try:
-            with filesystem.open_input_file(part.path) as source:
-                metadata, size = pq.ParquetFile(source).metadata, source.size()
-        except (OSError, pa.ArrowException, ValueError) as error:
-            raise NotTakenError(f"{part.path} cannot be read: {error}") from error
+        with _opened(filesystem, part.path) as source:
+            metadata, size = pq.ParquetFile(source).metadata, source.size()
         return int(metadata.num_rows) * part.size_bytes // max(size, 1)
 
     def check(self, filesystem: fs.FileSystem, path: str) -> None:
@@ -129,11 +132,8 @@ class ParquetScan:
         Raises:
             NotTakenError: Spark might read it in another way.
         """
-        try:
-            with filesystem.open_input_file(path) as source:
-                check_footer(pq.ParquetFile(source), self.columns, path)
-        except (OSError, pa.ArrowException, ValueError) as error:
-            raise NotTakenError(f"{path} cannot be read: {error}") from error
+        with _opened(filesystem, path) as source:
+            check_footer(pq.ParquetFile(source), self.columns, path)
 
     def _batches(self, source: pa.NativeFile, part: FilePart, at_once: int | None, seen: Seen) -> Iterator[pa.Table]:
         file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
