@@ -74,16 +74,9 @@ def are_merged(calls: Sequence[PartialCall]) -> bool:
 
 def is_extreme(data_type: pa.DataType) -> bool:
     """Whether columns of a type have a least and a greatest."""
-    types = pa.types
-    return bool(
-        is_whole_number(data_type)
-        or types.is_floating(data_type)
-        or types.is_date32(data_type)
-        or types.is_timestamp(data_type)
-        or types.is_decimal128(data_type)
-        or types.is_boolean(data_type)
-        or (types.is_string(data_type) and _has_extremes_of_text())
-    )
+    if pa.types.is_string(data_type):
+        return _has_extremes_of_text()
+    return is_element(data_type) or bool(pa.types.is_floating(data_type))
 
 
 @cache
