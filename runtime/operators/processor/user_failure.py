@@ -113,11 +113,9 @@ def _is_engines(error: BaseException, start: TracebackType) -> bool:
     last: TracebackType = start
     while last.tb_next is not None:
         last = last.tb_next
-    if not is_ours(last.tb_frame.f_code.co_filename):
-        return isinstance(error, MixedModeError) and not isinstance(error, _OF_THE_CALL)
-    return isinstance(error, _OF_THE_MACHINE) or (
-        isinstance(error, MixedModeError) and not isinstance(error, _OF_THE_CALL)
-    )
+    if isinstance(error, MixedModeError) and not isinstance(error, _OF_THE_CALL):
+        return True
+    return isinstance(error, _OF_THE_MACHINE) and is_ours(last.tb_frame.f_code.co_filename)
 
 
 def _moment(handler: str, caller: TracebackType, operator: ProcessorStage, run: ProcessorRun) -> str:
