@@ -187,10 +187,6 @@ def trim(name: str) -> Build:
     return build
 
 
-def concat(to: Translator, expression: Any, children: list[Any]) -> Value:
-    return Value("concat", type_of(expression), to.values(children))
-
-
 def concat_ws(to: Translator, expression: Any, children: list[Any]) -> Value:
     return Value("concat_ws", _TEXT, to.values(children[1:]), (str(to.literal(children[0])),))
 
@@ -205,14 +201,13 @@ def matched(name: str) -> Build:
 def like(to: Translator, expression: Any, children: list[Any]) -> Value:
     pattern = str(to.literal(children[1]))
     parts = pattern.split("%")
-    if not pattern or len(parts) > 3 or any(one in pattern for one in ("_", "\\", str(expression.escapeChar()))):
+    is_other = len(parts) > 3 or (len(parts) == 3 and (parts[0] or parts[2] or not parts[1]))
+    if not pattern or is_other or any(one in pattern for one in ("_", "\\", str(expression.escapeChar()))):
         raise not_known(expression, "a pattern of another form than text%, %text, %text% or text%text")
     one = to.value(children[0])
     if len(parts) == 1:
         return Value("equal", _BOOLEAN, (one, Value("constant", _TEXT, (), (pattern,))))
     if len(parts) == 3:
-        if parts[0] or parts[2] or not parts[1]:
-            raise not_known(expression, "a pattern of another form than text%, %text, %text% or text%text")
         return Value("contains", _BOOLEAN, (one,), (parts[1],))
     return Value("begins_and_ends", _BOOLEAN, (one,), tuple(parts))
 

@@ -115,7 +115,7 @@ TRANSLATIONS: tuple[Translation, ...] = (
     _entry("StringTrim", of.trim("trim"), "trim(s)", "trim(BOTH FROM s)"),
     _entry("StringTrimLeft", of.trim("ltrim"), "ltrim(s)"),
     _entry("StringTrimRight", of.trim("rtrim"), "rtrim(s)"),
-    _entry("Concat", of.concat, "concat(s, s2)", "s || '-' || s2", "concat(s, i)"),
+    _entry("Concat", of.plain("concat"), "concat(s, s2)", "s || '-' || s2", "concat(s, i)"),
     _entry("ConcatWs", of.concat_ws, "concat_ws('-', s, s2)", "concat_ws('', s, 'x', s2)"),
     _entry("StartsWith", of.matched("starts_with"), "startswith(s, 'a')", "startswith(s, 'ä')"),
     _entry("EndsWith", of.matched("ends_with"), "endswith(s, 'b')"),
