@@ -247,7 +247,7 @@ class StageJobs:
 
     def of_shards(self, places: DataFrame, task: ShardTask) -> DataFrame:
         """The job over no rows; ``places`` has a partition for each shard."""
-        return _mapped(self, places, task, _without_rows(task))
+        return _mapped(self, places, task, without_rows(task))
 
     @property
     def has_own_session(self) -> bool:
@@ -356,7 +356,9 @@ def _mapped(jobs: StageJobs, rows: DataFrame, task: ShardTask, function: ArrowFu
     return published(handed_on, jobs.operator.projection, jobs.output_transform, jobs.publishing(task))
 
 
-def _without_rows(task: ShardTask):  # type: ignore[no-untyped-def]
+def without_rows(task: ArrowFunction):  # type: ignore[no-untyped-def]
+    """A task that gets no rows, but its partition."""
+
     def run(batches):  # type: ignore[no-untyped-def]
         for _ in batches:
             pass

@@ -31,7 +31,7 @@ from ..driver.run.shutdown import Ending
 from ..driver.state.job_state import CheckpointCause, CheckpointSnapshot
 from ..jvm.worker_errors import raised_in_workers
 from ..metrics.backlog_progress import BacklogProgress
-from ..metrics.events.facts import Fact
+from ..metrics.events.facts import FactListeners
 from ..spec import JobSpec
 from ..storage.filesystem import resolve
 from ..support.clean_up import take_all
@@ -39,11 +39,6 @@ from ..support.ids import NO_JOB, CheckpointId, JobId, RunId
 
 #: Why the checkpoint was taken.
 TRIGGER = "state-writer"
-
-
-class _NoListener:
-    def on(self, fact: Fact) -> None:
-        """Nobody listens."""
 
 
 def check_history(job: JobSpec) -> None:
@@ -80,7 +75,7 @@ def history_pass(job: JobSpec, location: str) -> tuple[CheckpointStore, Checkpoi
     sink.open(job.spark, StagingFolder(store.filesystem, store.output), NO_JOB)
     job_id, run_id = JobId(uuid.uuid4().hex), RunId(str(uuid.uuid4()))
     state = fresh_state(job, job_id, settings.max_parallelism, settings.shards(job.spark))
-    listener = _NoListener()
+    listener = FactListeners()
     context = RunContext(
         run_id=run_id,
         store=store,

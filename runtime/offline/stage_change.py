@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Literal
 
-import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -22,6 +21,7 @@ from ..catalyst.columns import quoted
 from ..catalyst.types.arrow_functions import mapped_in_arrow
 from ..checkpoints.metadata import OperatorState, ShardState, StateLayout
 from ..jobs.shuffle import exchanged_by_shard, key_group
+from ..jobs.stage_jobs import without_rows
 from ..jvm.worker_errors import raised_in_workers
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ..support.ids import EpochNumber
@@ -193,14 +193,8 @@ class StageChange:
         with raised_in_workers():
             found = ShardReport.of_rows(mapped_in_arrow(rows, task, REPORT_SCHEMA).collect())
             if not found:  # Spark has found out that there are no rows, and has run no task
-
-                def without_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-                    for _ in batches:
-                        pass
-                    return task(iter(()))
-
                 places = spark.range(0, len(groups), 1, len(groups))
-                found = ShardReport.of_rows(mapped_in_arrow(places, without_rows, REPORT_SCHEMA).collect())
+                found = ShardReport.of_rows(mapped_in_arrow(places, without_rows(task), REPORT_SCHEMA).collect())
         found.sort(key=lambda report: report.shard)
         if [report.shard for report in found] != list(range(len(groups))):
             raise MixedModeError(

@@ -58,7 +58,7 @@ def first_pass_of(
     again = unobserved(frame) if is_repeatable(frame) else frame
     output, kept = _Output(join, frame, epoch, spread, counted, again), _Kept(join, again, epoch, spread)
     stays = [rows for side in (LEFT, RIGHT) for rows in kept.of(side)]
-    return FirstPass(output.rows(), reduce(_union, stays) if stays else None)
+    return FirstPass(output.rows(), reduce(DataFrame.union, stays) if stays else None)
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class _Output(_Sides):
         if not self.is_end:
             over = over.where(self._is_over(RIGHT, TIME_COLUMN))
         alone = again.having(over, RIGHT, "leftanti", again.side(LEFT))
-        return _union(pairs, self.canonical(alone, PAIR, self._when_over(RIGHT), (RIGHT,), "false"))
+        return pairs.union(self.canonical(alone, PAIR, self._when_over(RIGHT), (RIGHT,), "false"))
 
     def _counted(self, side: int) -> DataFrame:
         rows = self.side(side)
@@ -240,7 +240,3 @@ def _later(time: str, by_us: int) -> str:
 
 def _time(time_us: int) -> int:
     return max(-_MAX_US, min(time_us, _MAX_US))
-
-
-def _union(one: DataFrame, other: DataFrame) -> DataFrame:
-    return one.union(other)

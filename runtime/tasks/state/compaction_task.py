@@ -23,7 +23,7 @@ from ...jvm.worker.worker_tasks import task_begins, task_context
 from ...jvm.worker_errors import raised_in_workers
 from ...support.failpoints import failpoint
 from ...support.ids import EpochNumber
-from ..report import NO_SHARD, REPORT_COLUMN, REPORT_SCHEMA
+from ..report import NO_SHARD, REPORT_SCHEMA, report_batch
 from ..shard_states import ShardStates
 
 
@@ -65,7 +65,7 @@ class CompactionTask:
             compacted = rewrite(*where, self.change)
         failpoint("compaction-before-report")
         body = json.dumps({"shard": shard, "lineage": compacted.to_json()}).encode()
-        yield pa.RecordBatch.from_pydict({REPORT_COLUMN: pa.array([body], pa.binary())})
+        yield report_batch(body)
 
 
 def compact_shards(rows: DataFrame, task: CompactionTask) -> dict[ShardId, StateManifest]:
