@@ -62,6 +62,10 @@ class KeyGroupRange:
         """True if at least one key group is in both ranges."""
         return self.first <= other.last and other.first <= self.last
 
+    def covers(self, other: KeyGroupRange) -> bool:
+        """True if all key groups of the other range are in this one."""
+        return self.first <= other.first and other.last <= self.last
+
     @property
     def lower_bound(self) -> bytes:
         """Smallest stored key of the range."""

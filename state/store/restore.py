@@ -93,7 +93,7 @@ class Restorer:
                 )
 
     def _apply_log(self, database: LocalDatabase, file: StateFile, key_groups: KeyGroupRange, *, at_hand: bool) -> None:
-        whole = file.key_groups.first in key_groups and file.key_groups.last in key_groups
+        whole = key_groups.covers(file.key_groups)
         for batch in read_log(self.pool, file, at_hand=at_hand):
             keys, values = batch.column(0).to_pylist(), batch.column(1).to_pylist()
             if not whole:
@@ -145,7 +145,7 @@ def _elementary_regions(manifest: StateManifest) -> list[KeyGroupRange]:
 def _delete_outside(database: LocalDatabase, manifest: StateManifest) -> None:
     """Forget what shared files hold beyond the shard's range, so that it neither counts nor takes space for long."""
     whole = manifest.key_groups
-    if all(file.key_groups.first in whole and file.key_groups.last in whole for file in manifest.files):
+    if all(whole.covers(file.key_groups) for file in manifest.files):
         return
     try:
         if whole.first > 0:

@@ -129,8 +129,7 @@ def _manifest_of(manifests: Sequence[StateManifest], wanted: KeyGroupRange) -> S
                 region = _intersection(region, file.clip)
             if region is None or not region.overlaps(file.key_groups):
                 continue
-            inside = file.key_groups.first in region and file.key_groups.last in region
-            files.append(replace(file, clip=None if inside else region))
+            files.append(replace(file, clip=None if region.covers(file.key_groups) else region))
     return StateManifest(wanted, tuple(files))
 
 
