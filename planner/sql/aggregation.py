@@ -61,25 +61,15 @@ def written_sets(node: Any) -> WrittenSets | None:
     return WrittenSets(expand.child().child(), keys, tuple(sets))
 
 
-def over_aggregate(
-    node: Any, rows: StatementRows, taken: frozenset[str], written: WrittenSets | None = None
-) -> StatementRows:
-    """What an ``Aggregate`` gives.
+class Aggregation:
+    """One GROUP BY.
 
     Args:
-        node: the node.
+        node: the ``Aggregate``.
         rows: what is aggregated.
         taken: names that none of its columns may have.
         written: its grouping sets; None: it has none.
-
-    Raises:
-        NotTranslatable: there are no calls for it.
     """
-    return _Aggregation(node, rows, taken, written).result()
-
-
-class _Aggregation:
-    """One GROUP BY."""
 
     def __init__(self, node: Any, rows: StatementRows, taken: frozenset[str], written: WrittenSets | None) -> None:
         self._rows, self._spark, self._written = rows, rows.spark, written
@@ -93,6 +83,11 @@ class _Aggregation:
         self._grouping_id = None if written is None else parsed(self._spark, "grouping_id()")
 
     def result(self) -> StatementRows:
+        """What it gives.
+
+        Raises:
+            NotTranslatable: there are no calls for it.
+        """
         for group in self._groups:
             self._add_key(group)
         wanted = [self._output(one) for one in self._outputs]

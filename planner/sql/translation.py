@@ -35,7 +35,7 @@ from ...runtime.catalyst.sql_statements import (
 )
 from ...runtime.jvm.spark_errors import error_text
 from ..inputs.schemas import quoted_columns, same_type
-from .aggregation import over_aggregate, written_sets
+from .aggregation import Aggregation, written_sets
 from .rows import NotTranslatable, StatementRows, unique
 from .stand_in import STAND_INS
 from .windows import over_window, window_of_time, written_window
@@ -290,7 +290,7 @@ class _Translation:
     def _aggregate(self, node: Any, taken: frozenset[str]) -> StatementRows:
         written = written_sets(node)
         below = node.child() if written is None else written.below
-        return over_aggregate(node, self.rows(below, taken), taken, written)
+        return Aggregation(node, self.rows(below, taken), taken, written).result()
 
     def _join(self, node: Any, taken: frozenset[str]) -> StatementRows:
         how = _JOINS.get(str(node.joinType().sql()))

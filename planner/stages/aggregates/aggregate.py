@@ -48,7 +48,7 @@ from ....runtime.operators.columnar.record_codec import RecordCodec
 from ....state.keys.keys import KeyCodec
 from ...inputs.event_time import EVENT_TIME_MARK, SESSION_MARK, WINDOW_MARK, marks_of, with_marks
 from ...inputs.schemas import column_type
-from .arguments import plan_columns
+from .arguments import ArgumentPlanner
 from .grouped import grouped_as
 from .partials import PartialColumns
 from .pivot import Pivot
@@ -127,7 +127,7 @@ def plan_aggregate(
     collected = PartialColumns(ansi, row_order, spark, frozenset(template.columns))
     planned = plan_results(spark, outputs, output_schema, leading, collected, hidden_keys)
     names = [f"__b{i}" for i in range(len(collected.sql))]
-    written = plan_columns(template, columns, names, collected, aggregation)
+    written = ArgumentPlanner(template, columns, names, collected, aggregation).planned()
     fold = column_fold(spark)
     result_fields = with_own_fields(_named([item.name for item in planned.results], planned.types), fold)
     results = [

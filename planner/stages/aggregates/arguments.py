@@ -68,10 +68,8 @@ class PlannedColumns:
     fields: tuple[StructField, ...]
 
 
-def plan_columns(
-    template: DataFrame, groups: Sequence[Column], names: Sequence[str], partials: PartialColumns, analyzed: Any
-) -> PlannedColumns:
-    """Make Spark's columns of the partial aggregates.
+class ArgumentPlanner:
+    """Makes Spark's columns of the partial aggregates.
 
     Args:
         template: the frame that the arguments were resolved against.
@@ -79,14 +77,8 @@ def plan_columns(
         names: the columns' names.
         partials: the partial aggregates.
         analyzed: Spark's node of the aggregation that the arguments are from.
-
-    Raises:
-        PlanError: Spark takes one of them neither as text nor as an expression.
     """
-    return _Planner(template, groups, names, partials, analyzed).planned()
 
-
-class _Planner:
     def __init__(
         self,
         template: DataFrame,
@@ -105,6 +97,11 @@ class _Planner:
         self._spark = spark
 
     def planned(self) -> PlannedColumns:
+        """The columns.
+
+        Raises:
+            PlanError: Spark takes one of them neither as text nor as an expression.
+        """
         arguments = self._partials.arguments
         doubtful = [place for place in self._partials.used() if not arguments[place].is_certain]
         #: Arguments that go to Spark as expressions, by place.
