@@ -23,7 +23,6 @@ from pyspark.sql.types import (
     StructField,
     StructType,
     TimestampNTZType,
-    TimestampType,
 )
 
 from ....errors import MixedModeError, PlanError, not_supported
@@ -177,17 +176,7 @@ def _template(frame: DataFrame, schema: StructType, event_time: str | None) -> D
     """An empty frame with the columns, without qualifiers; event time and what was made of it are marked."""
     fields = [with_marks(field) for field in schema.fields]
     if event_time is not None:
-        place = next((i for i, field in enumerate(fields) if field.name == event_time), None)
-        if place is None:
-            raise PlanError(
-                f"event-time column {event_time} does not exist; the columns are {', '.join(frame.columns)}",
-                code="MIXEDMODE_COLUMN_NOT_FOUND",
-            )
-        if not isinstance(fields[place].dataType, (TimestampType, TimestampNTZType)):
-            raise PlanError(
-                f"event-time column {event_time} is of type {fields[place].dataType.simpleString()}; it must be a"
-                " timestamp or timestamp_ntz"
-            )
+        place = schema.fieldNames().index(event_time)
         fields[place] = StructField(event_time, fields[place].dataType, True, {EVENT_TIME_MARK: True})
     return empty_frame(frame.sparkSession, StructType(fields))
 
@@ -315,8 +304,6 @@ def checked_output_mode(
     if output_mode is None:
         return "append" if session else "update"
     mode = output_mode.lower()
-    if mode not in ("append", "update", "complete"):
-        raise PlanError(f"outputMode {output_mode!r} is unknown; allowed for agg are append, update and complete")
     if session and mode == "update":
         raise not_supported(
             "outputMode update is not supported with a session window, as in Spark: sessions that merge would take back"

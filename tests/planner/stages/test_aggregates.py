@@ -242,7 +242,6 @@ def test_user_defined_functions_inside_an_aggregate_are_refused(frame: DataFrame
 @pytest.mark.parametrize(
     ("mode", "event_time", "message"),
     [
-        ("sometimes", None, r"outputMode 'sometimes' is unknown; allowed for agg are append, update and complete"),
         (
             "append",
             None,
@@ -271,14 +270,6 @@ def test_a_bounded_append_needs_no_watermark(frame: DataFrame) -> None:
     operator = plan(frame, ["k"], F.count("*"), output_mode="append", traits=InputTraits(bounded=True))
     assert operator.output_mode == "append"
     assert not operator.uses_event_time
-
-
-def test_an_event_time_column_must_be_a_timestamp_of_the_input(frame: DataFrame) -> None:
-    """The error names column and type."""
-    with pytest.raises(PlanError, match="event-time column v is of type int"):
-        plan(frame, ["k"], F.count("*"), event_time="v")
-    with pytest.raises(PlanError, match="event-time column nope does not exist; the columns are k, v"):
-        plan(frame, ["k"], F.count("*"), event_time="nope")
 
 
 def test_output_without_group_columns_is_refused(spark: SparkSession, frame: DataFrame) -> None:
