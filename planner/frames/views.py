@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from pyspark.sql import DataFrame
 
 from ..sql.session import register_view
-from ..sql.stand_in import STAND_INS, JobRows
-from .schema_methods import SchemaMethods
+from ..sql.stand_in import STAND_INS
+from .stateless.mapped_rows import MappedRows
 
 
-class ViewedFrame(SchemaMethods):
+class ViewedFrame(MappedRows):
     """Rows that SQL statements can use by a name."""
 
     def createOrReplaceTempView(self, name: str) -> None:
@@ -25,30 +23,30 @@ class ViewedFrame(SchemaMethods):
         Raises:
             AnalysisException: Spark's own, if the name is not allowed.
         """
-        register_view(cast(JobRows, self), "createOrReplaceTempView", name)
+        register_view(self, "createOrReplaceTempView", name)
 
     def createTempView(self, name: str) -> None:
         """As :meth:`createOrReplaceTempView`, but raises an error if the view exists.
 
         Example: ``orders.createTempView("orders")``
         """
-        register_view(cast(JobRows, self), "createTempView", name)
+        register_view(self, "createTempView", name)
 
     def createOrReplaceGlobalTempView(self, name: str) -> None:
         """As :meth:`createOrReplaceTempView`, for all sessions: ``global_temp.<name>``.
 
         Example: ``orders.createOrReplaceGlobalTempView("orders")``
         """
-        register_view(cast(JobRows, self), "createOrReplaceGlobalTempView", name)
+        register_view(self, "createOrReplaceGlobalTempView", name)
 
     def createGlobalTempView(self, name: str) -> None:
         """As :meth:`createTempView`, for all sessions: ``global_temp.<name>``.
 
         Example: ``orders.createGlobalTempView("orders")``
         """
-        register_view(cast(JobRows, self), "createGlobalTempView", name)
+        register_view(self, "createGlobalTempView", name)
 
     def _stand_in(self, name: str) -> DataFrame:
-        return STAND_INS.make(cast(JobRows, self), name)
+        return STAND_INS.make(self, name)
 
     registerTempTable = createOrReplaceTempView

@@ -25,7 +25,7 @@ from ...runtime.catalyst.columns import is_case_sensitive
 from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.connectors.sources.live_inputs import LiveInput
 from ...runtime.jvm.spark_errors import error_text
-from ...runtime.operators.frame_steps import FrameStep, Metrics
+from ...runtime.operators.frame_steps import FrameStep, Metrics, metrics_of, union_of
 from .environment import check_session, refuse_connect
 from .schemas import check_distinct_columns, check_same_columns, merge_nullability, quoted_columns
 from .seam import Seam
@@ -154,12 +154,12 @@ class Inputs:
     @property
     def history(self) -> DataFrame | None:
         """All histories together."""
-        return _union([part.frame for part in self.histories])
+        return union_of([part.frame for part in self.histories])
 
     @property
     def live(self) -> DataFrame | None:
         """All live inputs together: one stream."""
-        return _union([part.frame for part in self.lives])
+        return union_of([part.frame for part in self.lives])
 
     @property
     def live_inputs(self) -> tuple[LiveInput, ...]:
@@ -315,7 +315,7 @@ def _named_apart(parts: Sequence[InputPart], others: Sequence[InputPart]) -> lis
 
 def _observed_apart(parts: Sequence[InputPart], others: Sequence[InputPart]) -> list[InputPart]:
     """The parts with metrics of their own, where others come from the same call of ``observe`` on another way."""
-    taken = {step.metrics for part in others for step in part.steps if step.metrics is not None}
+    taken = metrics_of(*(part.steps for part in others))
     own = {metrics: replace(metrics) for metrics in taken}
 
     def apart(step: FrameStep) -> FrameStep:
@@ -370,10 +370,6 @@ def numbered_names(parts: Sequence[InputPart]) -> list[InputPart]:
 
 def _is_live_source(part: InputPart) -> bool:
     return part.is_live and part.origin is None
-
-
-def _union(frames: Sequence[DataFrame]) -> DataFrame | None:
-    return reduce(DataFrame.unionByName, frames) if frames else None
 
 
 def _check_frame(name: str, frame: Any, streaming: bool) -> None:

@@ -73,11 +73,6 @@ class StageGraph:
         """The stage whose rows go to the sink."""
         return self.stages[-1]
 
-    @property
-    def unnamed(self) -> tuple[str, ...]:
-        """Ids of the stages that the user has given none."""
-        return tuple(uid for uid, stage in zip(self.uids, self.stages, strict=True) if stage.uid == STAGE_UID)
-
     def uid_of(self, stage: KeyedStage) -> str:
         """A stage's id."""
         return self.uids[self.stages.index(stage)]

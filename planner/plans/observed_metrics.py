@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ...errors import PlanError
-from ...runtime.operators.frame_steps import FrameStep, Metrics
+from ...runtime.operators.frame_steps import FrameStep, Metrics, metrics_of
 from ...runtime.operators.output_transform import OutputTransform
 from ...runtime.spec import LaneRead, Settings, StageSpec
 
@@ -61,14 +61,10 @@ class _Known:
         return self._places.setdefault(metrics.call, (uid, metrics)) == (uid, metrics)
 
 
-def _metrics(steps: Sequence[FrameStep]) -> Iterator[Metrics]:
-    return (step.metrics for step in steps if step.metrics is not None)
-
-
 def _check_sides(spec: StageSpec) -> None:
     """Raise PlanError if rows of sources and of earlier stages are observed together: they come at different times."""
-    of_sources = {metrics for read in spec.reads for metrics in _metrics(read.steps)}
-    for metrics in (metrics for edge in spec.edges for metrics in _metrics(edge.steps)):
+    of_sources = metrics_of(*(read.steps for read in spec.reads))
+    for metrics in metrics_of(*(edge.steps for edge in spec.edges)):
         if metrics in of_sources:
             raise PlanError(
                 f"observe({metrics.name!r}) sees rows of sources together with those of another keyed stage, which"
@@ -79,7 +75,7 @@ def _check_sides(spec: StageSpec) -> None:
 def _check_slices(spec: StageSpec, read: LaneRead) -> None:
     """Raise PlanError if a history is cut by event times that rows do not have yet where they are observed."""
     if read.is_observed and spec.event_time is not None and read.event_time is None:
-        name = next(_metrics(read.steps)).name
+        name = metrics_of(read.steps)[0].name
         raise PlanError(
             f"observe({name!r}) sees rows of a history that have no event time yet, by which execution.runtime-mode"
             " streaming cuts the history into epochs; call withWatermark before observe"

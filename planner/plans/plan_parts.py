@@ -13,7 +13,7 @@ from ...runtime.spec import Settings, StageSpec
 from ..inputs.analysis import spark_plan
 from ..inputs.changing_tables import loose_tables
 from ..inputs.inputs import InputPart, Inputs
-from ..stages.stage import KeyedStage
+from ..stages.stage import STAGE_UID, KeyedStage
 from .final_watermark import FinalWatermark
 from .graph import StageGraph
 from .job_facts import runs_sorted
@@ -80,7 +80,7 @@ def stage_plans(
     return tuple(
         StagePlan(
             uid=spec.uid,
-            is_named=spec.uid not in graph.unnamed,
+            is_named=stage.uid != STAGE_UID,
             operator=_described(spec.operator),
             reads=graph.reads(stage),
             event_time=None if stage.watermark is None or not spec.reads else stage.watermark.label,
