@@ -97,7 +97,7 @@ def plan_dedup(rows: StageInput, subset: Any, method: Method) -> KeyedStage:
         hands_on_at_once=True,
         warning=_warning(rows, keys, method) if retention.kind == "for-ever" else None,
         known=known,
-        presented=None if known is None else presented_as(known),
+        presented=None if known is None else presented_as(known.fields),
     )
 
 

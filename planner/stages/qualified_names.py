@@ -23,12 +23,12 @@ from ...runtime.catalyst.frame_columns import hidden_columns, with_names
 from ...runtime.catalyst.spark_expressions import as_column, attribute_id, items
 from ...runtime.catalyst.spark_joins import qualifier_of
 from ...runtime.catalyst.spark_plans import analyzed
-from ...runtime.catalyst.struct_fields import known_again, own_fields, recast
+from ...runtime.catalyst.struct_fields import known_again, own_fields
 from ...runtime.jvm.spark_errors import error_text
 from ..inputs.event_time import CARRIER
 from ..inputs.inputs import Inputs
 from ..inputs.schemas import check_distinct_columns, quoted_columns
-from .stage import WRITTEN, StageInput
+from .stage import WRITTEN, StageInput, presented_as
 
 
 @dataclass(frozen=True)
@@ -181,11 +181,7 @@ def with_names_apart(output: Inputs) -> tuple[Inputs, StructType | None]:
     if names == schema.names and all(new is field.dataType for new, field in zip(types, schema.fields, strict=True)):
         return output, None
     own = [StructField(name, data_type) for name, data_type in zip(names, types, strict=True)]
-
-    def named(frame: DataFrame, *more: Column) -> DataFrame:
-        whole = frame.select("*", *more) if more else frame
-        return recast(whole, own)
-
+    named = presented_as(own)
     parts = tuple(part.mapped(WRITTEN, named, named) for part in output.parts)
     return replace(output, parts=parts), known_again(schema, own)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, cast
@@ -157,22 +157,19 @@ def with_fields_of_their_own(rows: StageInput, what: str) -> StageInput:
     schema, own = with_own_fields(rows.schema, fold), with_own_fields(rows.inputs.schema, fold).fields
     if schema is rows.schema:
         return rows
-
-    def renamed(frame: DataFrame, *more: Column) -> DataFrame:
-        return recast(frame.select("*", *more) if more else frame, own)
-
+    renamed = presented_as(own)
     return StageInput(rows.inputs.map(what, renamed, renamed), rows.watermark, schema)
 
 
-def presented_as(known: StructType) -> Callable[..., DataFrame]:
-    """What gives the fields of structs the names that users know: :attr:`KeyedStage.presented`.
+def presented_as(fields: Sequence[StructField]) -> Callable[..., DataFrame]:
+    """What gives a frame's columns, and the fields of their structs, other names: :attr:`KeyedStage.presented`.
 
     Args:
-        known: the stage's columns with these names.
+        fields: the columns with these names.
     """
 
     def presented(frame: DataFrame, *more: Column) -> DataFrame:
-        return recast(frame.select("*", *more) if more else frame, known.fields)
+        return recast(frame.select("*", *more) if more else frame, fields)
 
     return presented
 

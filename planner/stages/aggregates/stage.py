@@ -80,7 +80,7 @@ def aggregate_stage(
             None,
         ),
         known=known,
-        presented=None if known is None else presented_as(known),
+        presented=None if known is None else presented_as(known.fields),
     )
 
 
