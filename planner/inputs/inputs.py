@@ -25,7 +25,7 @@ from ...runtime.catalyst.columns import is_case_sensitive
 from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.connectors.sources.live_inputs import LiveInput
 from ...runtime.jvm.spark_errors import error_text
-from ...runtime.operators.frame_steps import FrameStep, Metrics, metrics_of, union_of
+from ...runtime.operators.frame_steps import FrameStep, Metrics, metrics_of, stepped, union_of
 from .environment import check_session, refuse_connect
 from .schemas import check_distinct_columns, check_same_columns, merge_nullability, quoted_columns
 from .seam import Seam
@@ -111,7 +111,7 @@ class InputPart:
         if self.source is None or steps == len(self.steps):
             return self
         first = self.steps[:steps]
-        frame = reduce(lambda frame, step: step(frame), first, self.source)
+        frame = stepped(self.source, first)
         return replace(self, frame=frame, steps=first, source=self.source if steps else None)
 
 
@@ -181,7 +181,7 @@ class Inputs:
     @property
     def shown(self) -> DataFrame:
         """The template as the whole result is shown, for questions about columns; without an arrangement the same."""
-        return reduce(lambda frame, step: step(frame), self.arrangement, self.template)
+        return stepped(self.template, self.arrangement)
 
     @property
     def spark(self) -> SparkSession:

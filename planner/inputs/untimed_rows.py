@@ -8,7 +8,6 @@ Rows that a static join drops are left out: to look at the rows before it would 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import reduce
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -19,6 +18,7 @@ from ...runtime.catalyst.spark_expressions import class_name, is_attribute, item
 from ...runtime.catalyst.spark_plans import analyzed
 from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.connectors.sources.live_inputs import INPUT_COLUMN
+from ...runtime.operators.frame_steps import done
 from .event_time import EVENT_TIME_MARK
 from .inputs import InputPart
 
@@ -74,7 +74,7 @@ def _is_repeatable(part: InputPart) -> bool:
     before = part.behind(part.timed_at).frame
     rows = empty_frame(before.sparkSession, before.schema).withColumn(INPUT_COLUMN, F.lit(0))
     try:
-        reduce(lambda frame, step: step.keeping(frame, INPUT_COLUMN), part.steps[part.timed_at :], rows)
+        done(rows, part.steps[part.timed_at :], INPUT_COLUMN)
     except (AnalysisException, PlanError):
         return False
     return True

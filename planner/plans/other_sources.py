@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import cast
 
 from pyspark.sql import DataFrame
 
+from ...runtime.operators.frame_steps import stepped
 from ..inputs.inputs import InputPart, Inputs
 from ..stages.stage import KeyedStage
 
@@ -48,7 +48,7 @@ def with_source(part: InputPart, frame: DataFrame) -> InputPart:
     """The part with another frame of the same columns as what it was given; its steps are done to that."""
     if part.source is None:
         return replace(part, frame=frame)
-    return replace(part, frame=reduce(lambda rows, step: step(rows), part.steps, frame), source=frame)
+    return replace(part, frame=stepped(frame, part.steps), source=frame)
 
 
 def sampled_inputs(inputs: Inputs, rows: int) -> tuple[Inputs, int]:

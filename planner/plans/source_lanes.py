@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
@@ -21,7 +20,7 @@ from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.connectors.sources.live_inputs import INPUT_COLUMN, LiveInput
 from ...runtime.connectors.sources.source_lanes import Lane
 from ...runtime.jvm.spark_errors import error_text
-from ...runtime.operators.frame_steps import FrameStep
+from ...runtime.operators.frame_steps import FrameStep, done
 from ...runtime.spec import LaneRead
 from ..inputs.analysis import columns_below
 from ..inputs.inputs import InputPart, Inputs, numbered_names
@@ -166,7 +165,7 @@ class Lanes:
         """What precedes a stage, done to an empty frame."""
         empty = empty_frame(stage.inputs.spark, lane.inputs.schema).withColumn(INPUT_COLUMN, F.lit(0))
         try:
-            rows: DataFrame = reduce(lambda frame, step: step.keeping(frame, INPUT_COLUMN), steps, empty)
+            rows = done(empty, steps, INPUT_COLUMN)
         except AnalysisException as error:
             raise PlanError(
                 f"what precedes the keyed stage {uid} works only on the frame that it was written for:"

@@ -28,6 +28,7 @@ from ...runtime.catalyst.spark_expressions import (
 from ...runtime.catalyst.spark_plans import analyzed, nodes_above, output_of, whole_plans
 from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.catalyst.types.arrow_functions import mapped_in_arrow
+from ...runtime.operators.frame_steps import stepped
 from ...runtime.operators.output_transform import OutputBranch, OutputTransform, TransformedColumn
 from ..inputs.analysis import over_template
 from ..inputs.event_time import WINDOW_MARK
@@ -63,7 +64,7 @@ def plan_output_transform(stage: KeyedStage, part: InputPart) -> OutputTransform
     check_output(schema, case_sensitive=stage.inputs.case_sensitive)
     row_schema = stage.template.schema
     stand_in = mapped_in_arrow(spark.range(0, 2, 1, 2), rows_of_the_stage, row_schema)
-    behind = reduce(lambda frame, step: step(frame), part.steps, stand_in)
+    behind = stepped(stand_in, part.steps)
     above = nodes_above(behind, rows_of_the_stage.__name__) or []  # none: nothing can get through, and Spark knows it
     kinds = [found[1] for node in above if (found := _NODE_NAME.match(node)) is not None]
     moves_rows = any(mark in kind for kind in kinds for mark in _MOVING_NODES)
@@ -135,7 +136,7 @@ def output_key(stage: KeyedStage, part: InputPart) -> tuple[str, ...] | None:
     ]
     template = empty_frame(stage.inputs.spark, StructType(fields))
     found: dict[str, str] = {}
-    for field in reduce(lambda frame, step: step(frame), part.steps, template).schema.fields:
+    for field in stepped(template, part.steps).schema.fields:
         mark = (field.metadata or {}).get(_KEY_MARK)
         if mark is not None:
             found.setdefault(mark, field.name)

@@ -90,6 +90,11 @@ def _place(metrics: Metrics | None, steps: Sequence[FrameStep]) -> int | None:
     return next((at for at, step in enumerate(steps) if step.metrics is metrics), None)
 
 
+def stepped(frame: DataFrame, steps: Sequence[FrameStep]) -> DataFrame:
+    """Rows behind operations."""
+    return reduce(lambda rows, step: step(rows), steps, frame)
+
+
 def done(frame: DataFrame, steps: Sequence[FrameStep], kept: str) -> DataFrame:
     """Rows behind operations; ``kept``: a column that goes along where it can."""
     return reduce(lambda rows, step: step.keeping(rows, kept), steps, frame)
