@@ -221,10 +221,10 @@ def plan(
 
     The file is run up to its first start().  One that never calls start() may define `job`, a writeStream.
     """
-    from .job_file import plan_of
+    from .job_file import planned
 
     with failures(as_json):
-        found = plan_of(job_file, context.args)
+        found = planned(job_file, context.args).plan
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:

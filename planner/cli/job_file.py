@@ -12,32 +12,16 @@ import sys
 from pathlib import Path
 
 from ...errors import MixedModeError, PlanError
-from ...runtime.spec import JobSpec
 from ..frames.writer import MixedStreamWriter
 from ..plans.dry_run import DryRunStop, without_starts
-from ..plans.plan import ExecutionPlan
 from .console import misused
 
 #: The global of a job file that never calls start().
 JOB = "job"
 
 
-def plan_of(path: Path, arguments: list[str]) -> ExecutionPlan:
-    """Run a job file and return the plan of its job; errors as of :func:`job_of`."""
-    return _planned(path, arguments).plan
-
-
-def job_of(path: Path, arguments: list[str]) -> JobSpec:
-    """Run a job file and return its job, which is not started.
-
-    Raises:
-        PlanError: the file failed before there was a job.
-    """
-    return _planned(path, arguments).job
-
-
-def _planned(path: Path, arguments: list[str]) -> DryRunStop:
-    """Run a job file.
+def planned(path: Path, arguments: list[str]) -> DryRunStop:
+    """Run a job file and return its job, which is not started, and the plan of it.
 
     Raises:
         PlanError: the file failed before there was a plan.
@@ -51,8 +35,8 @@ def _planned(path: Path, arguments: list[str]) -> DryRunStop:
             job = defined.get(JOB)
             if isinstance(job, MixedStreamWriter):
                 return DryRunStop(job.plan(), job.described())
-    except DryRunStop as planned:
-        return planned
+    except DryRunStop as stop:
+        return stop
     except MixedModeError:
         raise
     except SystemExit as error:

@@ -13,7 +13,7 @@ from ...runtime.checkpoints.savepoints.store import open_savepoint
 from ...runtime.offline.state_writer import StateWriter
 from .console import misused
 from .inspect import local_session
-from .job_file import job_of
+from .job_file import planned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,7 +51,7 @@ def write_state(path: str, job: Path | None, savepoint: str | None, wanted: Stat
     """
     if job is None and savepoint is None:
         raise misused("give --job, for a new savepoint, or --savepoint, to change one, or both")
-    spec = None if job is None else job_of(job, [])
+    spec = None if job is None else planned(job, []).job
     spark = local_session() if spec is None else spec.spark
     writer = StateWriter(spec, None if savepoint is None else open_savepoint(savepoint), spark)
     for uid in wanted.remove_operator:
