@@ -19,6 +19,7 @@ from ...runtime.catalyst.spark_expressions import (
     items,
     parsed,
     tree,
+    without_alias,
 )
 from ...runtime.catalyst.sql_statements import over
 from .rows import NotTranslatable, StatementRows, unique
@@ -132,7 +133,7 @@ class Aggregation:
 
     def _output(self, named: Any) -> tuple[str, Any]:
         """Name of a column of the result, and what it is over keys and results; None: it is one of these."""
-        expression = named.child() if class_name(named) == "Alias" else named
+        expression = without_alias(named)
         others = {*self._taken, *self._key_names, *self._results}
         if is_attribute(named) and not self._is_grouping_id(named):
             return self._key_name(named), None

@@ -7,7 +7,7 @@ starts, with the text below.  So nothing ever runs over a part of the job's rows
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import count
 from typing import Any, Protocol
 
@@ -101,6 +101,3 @@ class StandIns:
 
 #: Of the program: a view may be seen by several sessions.
 STAND_INS = StandIns()
-
-#: Makes the frame of a job that a statement stands for.
-Answer = Callable[[DataFrame], Any]

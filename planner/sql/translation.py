@@ -22,6 +22,7 @@ from ...runtime.catalyst.spark_expressions import (
     is_attribute,
     items,
     tree,
+    without_alias,
 )
 from ...runtime.catalyst.spark_plans import frame_of
 from ...runtime.catalyst.sql_statements import (
@@ -125,6 +126,14 @@ def _place(node: Any) -> str:
     return _CALLED.get(kind, kind) + (f" in {' '.join(text.split())!r}" if text else "")
 
 
+def _unique_names(columns: list[Any], taken: Collection[str]) -> list[str]:
+    """Names for columns, like their own, that nothing else has."""
+    names: list[str] = []
+    for column in columns:
+        names.append(unique(str(column.name()), {*taken, *names}))
+    return names
+
+
 def _under_names(frame: Any, names: list[str]) -> Any:
     """The frame with its columns called as the statement calls them."""
     if frame.columns == names:
@@ -177,11 +186,8 @@ class _Translation:
 
     def _view(self, leaf: Any, frame: Any, taken: frozenset[str]) -> StatementRows:
         columns = list(items(leaf.output()))
-        names: list[str] = []
-        for column in columns:
-            names.append(unique(str(column.name()), {*taken, *names}))
-        called = frame if frame.columns == names else frame.toDF(*names)
-        rows = StatementRows(called, leaf_called(self._spark, leaf, names), {})
+        names = _unique_names(columns, taken)
+        rows = StatementRows(_under_names(frame, names), leaf_called(self._spark, leaf, names), {})
         return replace(rows, known=rows.named(map(attribute_id, columns), names))
 
     def _filter(self, node: Any, taken: frozenset[str]) -> StatementRows:
@@ -212,7 +218,7 @@ class _Translation:
         return attribute_name(found) if class_name(found) == "UnresolvedAttribute" else None
 
     def _computed(self, rows: StatementRows, named: Any) -> Any:
-        expression = named.child() if class_name(named) == "Alias" else named
+        expression = without_alias(named)
         window = window_of_time(expression)
         if window is None:
             return rows.column(expression)
@@ -221,9 +227,7 @@ class _Translation:
     def _generate(self, node: Any, taken: frozenset[str]) -> StatementRows:
         rows = self.rows(node.child(), taken)
         names, given = rows.names, list(items(node.generatorOutput()))
-        own: list[str] = []
-        for one in given:
-            own.append(unique(str(one.name()), {*taken, *names, *own}))
+        own = _unique_names(given, {*taken, *names})
         generator = rows.expression(node.generator())
         if node.outer():
             generator = outer_generator(self._spark, generator)
@@ -242,8 +246,7 @@ class _Translation:
         if not spoken or None in spoken:
             raise NotTranslatable("is not supported for several values, or for computed ones")
         names: list[str] = [str(name) for name in spoken[:kept]]
-        for one in output[kept:]:
-            names.append(unique(str(one.name()), {*taken, *names}))
+        names += _unique_names(output[kept:], {*taken, *names})
         known = rows.named(map(attribute_id, output), names)
         ids, values = quoted_columns(names[:kept]), quoted_columns(map(str, spoken[kept:]))
         return rows.call("unpivot", ids, values, *names[kept:], known=known)

@@ -8,9 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...runtime.catalyst.spark_expressions import attribute_id, class_name, is_attribute, items, parsed, replaced, tree
+from ...runtime.catalyst.spark_expressions import (
+    attribute_id,
+    class_name,
+    is_attribute,
+    items,
+    parsed,
+    replaced,
+    tree,
+    without_alias,
+)
+from ..inputs.event_time import SESSION_MARK, WINDOW_MARK
 
-_WINDOW, _SESSION = "spark.timeWindow", "spark.sessionWindow"
 #: Stands for a column in a text that is parsed.
 _TIME, _GAP = "`__time`", "`__gap`"
 
@@ -46,21 +55,21 @@ def written_window(node: Any) -> WrittenWindow | None:
     kind = class_name(node)
     if kind == "Project":
         made = _made_by(node)
-        if made is not None and made.metadata().contains(_WINDOW) and class_name(node.child()) == "Filter":
+        if made is not None and made.metadata().contains(WINDOW_MARK) and class_name(node.child()) == "Filter":
             return _time_window(attribute_id(made), [made.child()], node.child().child())
         return None
     if kind != "Filter":
         return None
     below = node.child()
     if class_name(below) == "Expand":
-        marked = [one for one in items(below.output()) if one.metadata().contains(_WINDOW)]
+        marked = [one for one in items(below.output()) if one.metadata().contains(WINDOW_MARK)]
         structs = [row.apply(0) for row in items(below.projections())]
-        if marked and all(class_name(_unnamed(one)) == "CreateNamedStruct" for one in structs):
+        if marked and all(class_name(without_alias(one)) == "CreateNamedStruct" for one in structs):
             first = attribute_id(below.output().apply(0))
-            return _time_window(first, [_unnamed(one) for one in structs], below.child())
+            return _time_window(first, [without_alias(one) for one in structs], below.child())
     if class_name(below) == "Project":
         made = _made_by(below)
-        if made is not None and made.metadata().contains(_SESSION):
+        if made is not None and made.metadata().contains(SESSION_MARK):
             return _session(made, below.child())
     return None
 
@@ -94,10 +103,6 @@ def _made_by(project: Any) -> Any:
     """The first column of a projection, if it is a struct that is made there."""
     first = project.projectList().apply(0)
     return first if class_name(first) == "Alias" and class_name(first.child()) == "CreateNamedStruct" else None
-
-
-def _unnamed(expression: Any) -> Any:
-    return expression.child() if class_name(expression) == "Alias" else expression
 
 
 def _time_window(id: int, structs: list[Any], below: Any) -> WrittenWindow | None:
