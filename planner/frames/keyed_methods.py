@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,29 +12,16 @@ from ..stages.aggregates.grouped import grouping_of
 from ..stages.dedup import Method, plan_dedup
 from ..stages.keys import resolve_keys
 from ..stages.qualified_names import QualifiedNames
-from ..stages.stage import KeyedStage, StageInput
 from .grouped import MixedGroupedData
+from .joining import JoiningFrame
 from .stateless.mapped_rows import ColumnOrName
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class KeyedMethods(ABC):
+class KeyedMethods(JoiningFrame):
     """Rows that can be given to a keyed stage."""
-
-    @classmethod
-    @abstractmethod
-    def _of(cls, stage: KeyedStage) -> Self:
-        """The rows that come out of a stage."""
-
-    @abstractmethod
-    def _own_here(self, columns: Sequence[Any]) -> list[Any]:
-        """Columns that were taken from frames, as those that they are in these rows."""
-
-    @abstractmethod
-    def _stage_input(self, what: str) -> StageInput:
-        """The rows for a keyed stage, if they are fit for one."""
 
     def groupBy(self, *cols: ColumnOrName | int | Sequence[ColumnOrName | int]) -> MixedGroupedData[Self]:
         """Groups by key: names, columns, expressions, ``F.window``, ``F.session_window``, or 1-based positions.
