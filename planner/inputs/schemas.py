@@ -166,17 +166,7 @@ def _merged(one: DataType, other: DataType) -> DataType:
         values = _merged(one.valueType, other.valueType)
         return MapType(_merged(one.keyType, other.keyType), values, one.valueContainsNull or other.valueContainsNull)
     if isinstance(one, StructType) and isinstance(other, StructType):
-        return StructType(
-            [
-                StructField(
-                    field.name,
-                    _merged(field.dataType, its.dataType),
-                    field.nullable or its.nullable,
-                    _common(field, its),
-                )
-                for field, its in zip(one.fields, other.fields, strict=True)
-            ]
-        )
+        return merge_nullability(one, other)
     return one
 
 
