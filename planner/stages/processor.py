@@ -35,10 +35,8 @@ from .stage import KeyedStage, check_output_mode, stages_of
 TWS, TWS_IN_PANDAS = "transformWithState", "transformWithStateInPandas"
 TimeMode = Literal["none", "processingTime", "eventTime"]
 _TIME_MODES: dict[str, TimeMode] = {"none": "none", "processingtime": "processingTime", "eventtime": "eventTime"}
-#: Callbacks that are called by keyword, and with which.
-_KEYWORD_CALLBACKS = {
-    "handleExpiredTimer": ("key", "timerValues", "expiredTimerInfo"),
-}
+#: What handleExpiredTimer is called with, by keyword.
+_TIMER_KEYWORDS = ("key", "timerValues", "expiredTimerInfo")
 #: What handleInputRows is called with, by how many inputs there are; by position, as Spark does it.
 _ROWS_ARGUMENTS = {1: ("key", "rows", "timerValues"), 2: ("key", "left", "right", "timerValues")}
 
@@ -127,14 +125,13 @@ def check_processor(processor: Any, inputs: int) -> None:
             f"statefulProcessor must be a pyspark.sql.streaming.StatefulProcessor, got {type(processor).__name__}"
         )
     name = type(processor).__name__
-    for callback, keywords in _KEYWORD_CALLBACKS.items():
-        try:
-            inspect.signature(getattr(processor, callback)).bind(**dict.fromkeys(keywords))
-        except TypeError as error:
-            raise invalid_processor(
-                f"{name}.{callback} is called with keywords {', '.join(keywords)}, which it does not take: {error};"
-                " name its parameters so"
-            ) from error
+    try:
+        inspect.signature(processor.handleExpiredTimer).bind(**dict.fromkeys(_TIMER_KEYWORDS))
+    except TypeError as error:
+        raise invalid_processor(
+            f"{name}.handleExpiredTimer is called with keywords {', '.join(_TIMER_KEYWORDS)}, which it does not take:"
+            f" {error}; name its parameters so"
+        ) from error
     _check_rows_handler(processor, name, inputs)
     try:
         cloudpickle.dumps(processor)

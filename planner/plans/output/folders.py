@@ -212,15 +212,14 @@ def check_apart(*, path_is_sparks: bool, **folders: str | None) -> None:
         taken[name] = place, folder
     checkpoints = taken.pop("checkpointLocation", None)
     for name, (place, folder) in taken.items():
+        led = "" if folder == str(place.path) else f", which is {str(place.path)!r},"
         if checkpoints is not None and any(place.is_within(checkpoints[0], part) for part in ("mixedmode", "spark")):
-            led = "" if folder == str(place.path) else f", which is {str(place.path)!r},"
             raise OptionError(
                 f"{name} = {folder!r}{led} is among the files of checkpointLocation {checkpoints[1]!r}, which are"
                 " removed when they are not needed; give it a folder of its own",
                 code="MIXEDMODE_LOCATION_SHARED",
             )
         if checkpoints is not None and name in _OUTPUTS and place.is_within(checkpoints[0], "."):
-            led = "" if folder == str(place.path) else f", which is {str(place.path)!r},"
             raise OptionError(
                 f"{name} = {folder!r}{led} is inside checkpointLocation {checkpoints[1]!r}\nWhoever removes"
                 " the location to begin anew would remove the output with it, and readers would meet files of the"
