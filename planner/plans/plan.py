@@ -25,10 +25,12 @@ _EXTENDED_DETAILS = frozenset({"scheduling", "failure", "keyed state", "sort"})
 _NOT_FENCED = "not fenced: a driver that lost its location stops by its own clock, the output cannot refuse it"
 
 
-class SourcePlan(BaseModel):
-    """One input of the job."""
-
+class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SourcePlan(_Part):
+    """One input of the job."""
 
     name: str
     #: ``bounded`` ends, ``unbounded`` does not.
@@ -45,10 +47,8 @@ class SourcePlan(BaseModel):
     warning: str | None = None
 
 
-class SinkPlan(BaseModel):
+class SinkPlan(_Part):
     """Where the output goes, and what a reader of it may rely on."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     description: str
@@ -59,10 +59,8 @@ class SinkPlan(BaseModel):
     warning: str | None = None
 
 
-class StagePlan(BaseModel):
+class StagePlan(_Part):
     """One keyed stage of the job."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     #: Id under which its state is stored.
     uid: str
@@ -88,7 +86,7 @@ class StagePlan(BaseModel):
     why_final_watermark: str | None = None
 
 
-class ExecutionPlan(BaseModel):
+class ExecutionPlan(_Part):
     """All decisions about a job; ``str(plan)`` is the text that ``explain()`` prints.
 
     For example:
@@ -97,8 +95,6 @@ class ExecutionPlan(BaseModel):
         print(plan)
         again = mixedmode.ExecutionPlan.model_validate_json(plan.model_dump_json())
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str | None
     sources: tuple[SourcePlan, ...]
