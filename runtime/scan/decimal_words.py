@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from ...state.codec.byte_arrays import decimal_words
+from ...state.codec.byte_arrays import decimal_words, null_mask
 
 
 def unscaled(array: pa.Array) -> np.ndarray | None:
@@ -15,6 +15,12 @@ def unscaled(array: pa.Array) -> np.ndarray | None:
     if array.null_count:
         differ &= array.is_valid().to_numpy(zero_copy_only=False)
     return None if differ.any() else np.ascontiguousarray(low)
+
+
+def unscaled_or_zero(array: pa.Array) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """As :func:`unscaled`, but 0 where they are null; and where they are."""
+    numbers, nulls = unscaled(array), null_mask(array)
+    return (numbers if numbers is None or nulls is None else np.where(nulls, 0, numbers)), nulls
 
 
 def of_unscaled(numbers: np.ndarray, data_type: pa.Decimal128Type, nulls: np.ndarray | None = None) -> pa.Array:

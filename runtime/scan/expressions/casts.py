@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....state.codec.byte_arrays import null_mask
-from ..decimal_words import of_unscaled, unscaled
+from ..decimal_words import of_unscaled, unscaled_or_zero
 from ..parquet_scan import NotTakenError
 from .numbers import array_of, numbers_of
 from .values import FUNCTIONS, Function, Value
@@ -106,22 +105,16 @@ def _wider_decimal(value: Value, one: pa.Array) -> pa.Array:
 
 def _decimal_to_double(value: Value, one: pa.Array) -> pa.Array:
     """Quotients of numbers that are exact as doubles are rounded as Java rounds."""
-    numbers = unscaled(one)
-    nulls = null_mask(one)
-    if numbers is not None and nulls is not None:
-        numbers = np.where(nulls, 0, numbers)
+    numbers, nulls = unscaled_or_zero(one)
     if numbers is None or (len(numbers) and np.abs(numbers).max() >= 1 << 53) or one.type.scale > 22:
         raise NotTakenError("a decimal has too many digits for a double")
     return pa.array(numbers / np.float64(10.0**one.type.scale), mask=nulls)
 
 
 def _decimal_to_whole(value: Value, one: pa.Array) -> pa.Array:
-    numbers = unscaled(one)
+    numbers, nulls = unscaled_or_zero(one)
     if numbers is None:
         raise NotTakenError("a decimal has too many digits for a long")
-    nulls = null_mask(one)
-    if nulls is not None:
-        numbers = np.where(nulls, 0, numbers)
     factor = np.int64(10 ** min(one.type.scale, 18))
     found = numbers // factor
     found += (numbers < 0) & (found * factor != numbers)  # towards zero

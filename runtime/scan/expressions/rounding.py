@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ....state.codec.byte_arrays import null_mask
-from ..decimal_words import of_unscaled, unscaled
+from ..decimal_words import of_unscaled, unscaled_or_zero
 from ..parquet_scan import NotTakenError
 from .numbers import either, numbers_of, same_length
 from .values import FUNCTIONS, Function, Value
@@ -87,11 +86,10 @@ def _long_quotients(dividends: np.ndarray, divisors: np.ndarray, factor: int) ->
 
 def _words(array: pa.Array) -> tuple[np.ndarray, np.ndarray | None]:
     """Decimals as whole numbers, 0 where they are null; and where they are."""
-    numbers = unscaled(array)
+    numbers, nulls = unscaled_or_zero(array)
     if numbers is None or (np.abs(numbers.astype(np.float64)) >= _ROOM).any():
         raise NotTakenError("a decimal of many digits")
-    nulls = null_mask(array)
-    return numbers if nulls is None else np.where(nulls, 0, numbers), nulls
+    return numbers, nulls
 
 
 FUNCTIONS |= {
