@@ -11,7 +11,7 @@ import pyarrow as pa
 from ...catalyst.spark_expressions import calendar_interval, class_name
 from .translator import Build, Translator, mode_of, not_known, type_of
 from .values import Value
-from .zones import Zone, zone_of
+from .zones import WALL, Zone, zone_of
 
 _BOOLEAN, _INT, _LONG, _DOUBLE, _TEXT = pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string()
 _DAY = 86_400_000_000
@@ -223,16 +223,16 @@ def position(to: Translator, expression: Any, children: list[Any]) -> Value:
 def clock(name: str) -> Build:
     def build(to: Translator, expression: Any, children: list[Any]) -> Value:
         (one,) = to.values(children)
-        return Value(name, _INT, (one,), (_clock_zone(expression, one),))
+        return Value(name, _INT, (one,), (clock_zone(expression, one),))
 
     return build
 
 
-def _clock_zone(expression: Any, one: Value) -> Zone:
+def clock_zone(expression: Any, one: Value) -> Zone:
     """The zone in which a clock shows a time; wall time is as it is."""
     if not pa.types.is_timestamp(one.type):
         raise not_known(expression, f"of {one.type}")
-    return zone_of(expression.zoneId()) if one.type.tz else Zone("wall", (), (0,))
+    return zone_of(expression.zoneId()) if one.type.tz else WALL
 
 
 def _unit(to: Translator, expression: Any, known: Sequence[str]) -> str:
@@ -279,7 +279,7 @@ def time_added(to: Translator, expression: Any, children: list[Any]) -> Value:
     else:
         raise not_known(expression, f"of {kind}")
     one = to.value(children[0])
-    return Value("time_added", one.type, (one,), (days, micros, _clock_zone(expression, one)))
+    return Value("time_added", one.type, (one,), (days, micros, clock_zone(expression, one)))
 
 
 def seconds(*options: str) -> Build:
@@ -300,7 +300,7 @@ def formatted(to: Translator, expression: Any, children: list[Any]) -> Value:
             raise not_known(expression, "a pattern with other letters than yyyy, MM, dd, HH, mm and ss")
         made += _FORMATS.get(letters, letters)
     one = to.value(children[0])
-    return Value("formatted", _TEXT, (one,), (made, _clock_zone(expression, one)))
+    return Value("formatted", _TEXT, (one,), (made, clock_zone(expression, one)))
 
 
 def cast(to: Translator, expression: Any, children: list[Any]) -> Value:
@@ -317,7 +317,7 @@ def cast(to: Translator, expression: Any, children: list[Any]) -> Value:
         chosen = mode
     elif options == "zone":
         source = one.type if pa.types.is_timestamp(one.type) else data_type
-        chosen = (zone_of(expression.zoneId()) if source.tz else Zone("wall", (), (0,)),)
+        chosen = (zone_of(expression.zoneId()) if source.tz else WALL,)
     elif options == "in zone":
         chosen = (zone_of(expression.zoneId()),)
     return Value(name, data_type, (one,), chosen)

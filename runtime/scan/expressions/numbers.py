@@ -56,6 +56,14 @@ def either(one: np.ndarray | None, other: np.ndarray | None) -> np.ndarray | Non
     return one | other
 
 
+def _both(
+    one: pa.Array, other: pa.Array, data_type: Any = np.int64
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """The numbers of two arrays, and where one of them is null."""
+    (left, left_nulls), (right, right_nulls) = numbers_of(one, data_type), numbers_of(other, data_type)
+    return left, right, either(left_nulls, right_nulls)
+
+
 def _plain(one: Any) -> Any:
     """Values that Arrow compares."""
     if pa.types.is_boolean(one.type):
@@ -166,8 +174,7 @@ def _divided(value: Value, one: Any, other: Any) -> Any:
 
 def _whole_divided(value: Value, one: Any, other: Any) -> Any:
     one, other = same_length(one, _divisor(value, other))
-    (left, left_nulls), (right, right_nulls) = numbers_of(one), numbers_of(other)
-    nulls = either(left_nulls, right_nulls)
+    left, right, nulls = _both(one, other)
     right = np.where(right == 0, 1, right)
     if ((left == np.iinfo(np.int64).min) & (right == -1)).any():
         raise NotTakenError("a quotient may overflow")
@@ -180,8 +187,7 @@ def _remainder(value: Value, one: Any, other: Any) -> Any:
     """The sign is that of the dividend."""
     one, other = same_length(one, _divisor(value, other))
     data_type = one.type.to_pandas_dtype()
-    (left, left_nulls), (right, right_nulls) = numbers_of(one, data_type), numbers_of(other, data_type)
-    nulls = either(left_nulls, right_nulls)
+    left, right, nulls = _both(one, other, data_type)
     if not pa.types.is_floating(one.type):
         right = np.where((right == 0) | (right == -1), 1, right)  # of which the remainder is 0, as of -1
     with np.errstate(invalid="ignore"):
@@ -231,8 +237,8 @@ def _bits(of: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     def compute(value: Value, one: Any, other: Any) -> Any:
         one, other = same_length(one, other)
         data_type = one.type.to_pandas_dtype()
-        (left, left_nulls), (right, right_nulls) = numbers_of(one, data_type), numbers_of(other, data_type)
-        return pa.array(of(left, right), mask=either(left_nulls, right_nulls))
+        left, right, nulls = _both(one, other, data_type)
+        return pa.array(of(left, right), mask=nulls)
 
     return compute
 

@@ -20,7 +20,7 @@ from .output_texts import json_string
 from .translations import BUILDS, Translation
 from .translator import Build, Translator, mode_of, not_known, type_of
 from .values import FUNCTIONS, Value
-from .zones import Zone, zone_of
+from .zones import WALL, Zone, zone_of
 
 _TEXT, _DOUBLE = pa.string(), pa.float64()
 #: Functions that raise only where Spark does, or for times outside of the years 1 to 9999.
@@ -89,7 +89,7 @@ def _cast(to: OutputTranslator, expression: Any, children: list[Any]) -> Value:
         if is_.is_date32(one.type):
             return Value("date_written", data_type, (one,))
         if is_.is_timestamp(one.type):
-            return Value("time_written", data_type, (one,), (_zone(expression, one),))
+            return Value("time_written", data_type, (one,), (of.clock_zone(expression, one),))
         if is_.is_floating(one.type):
             return Value("real_written", data_type, (one,), (to.before_19,))
     is_number = is_.is_integer(one.type) or is_.is_floating(one.type) or is_.is_decimal(one.type)
@@ -100,10 +100,6 @@ def _cast(to: OutputTranslator, expression: Any, children: list[Any]) -> Value:
     if is_.is_decimal(one.type) and is_.is_integer(data_type):
         return Value("decimal_as_whole", data_type, (one,), mode)
     return of.cast(to, expression, children)
-
-
-def _zone(expression: Any, one: Value) -> Zone:
-    return zone_of(expression.zoneId()) if one.type.tz else Zone("wall", (), (0,))
 
 
 def _round(to: OutputTranslator, expression: Any, children: list[Any]) -> Value:
@@ -149,7 +145,7 @@ def _to_json(to: OutputTranslator, expression: Any, children: list[Any]) -> Valu
             found.append((quoted, len(arguments)))
             arguments.append(value)
             is_instant = pa.types.is_timestamp(value.type) and value.type.tz
-            zones.append(zone if is_instant else Zone("wall", (), (0,)) if pa.types.is_timestamp(value.type) else None)
+            zones.append(zone if is_instant else WALL if pa.types.is_timestamp(value.type) else None)
         return tuple(found)
 
     content = fields(without_alias(children[0]))

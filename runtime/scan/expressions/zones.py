@@ -96,6 +96,10 @@ class Zone:
             raise NotTakenError(f"a time in {self.name} is after {_LAST_YEAR}")
 
 
+#: Of wall time, which is as it is.
+WALL = Zone("wall", (), (0,))
+
+
 def _in_known_years(times: np.ndarray) -> np.ndarray:
     """Times of years whose clock changes are known, at which clocks are as at the given ones, by the same rule."""
     first, kinds = _years(times // _DAY)
