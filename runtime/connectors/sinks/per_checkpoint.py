@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ....errors import CheckpointError
 from ..delivery_marks import DeliveryMarks
-from ..staging import epoch_of
+from ..sink_calls import epochs_of
 from ..transaction import SinkTransaction
 from .base import Sink
 
@@ -66,5 +66,5 @@ class DeliverySink(PerCheckpointSink):
         """Give a checkpoint's rows away; may be called again for the same transaction, with the same rows."""
 
     def hand_over_transaction(self, transaction: SinkTransaction) -> None:
-        epochs = {epoch_of(file.name) for file in transaction.files}
-        self.hand_over(self.deliveries.rows(self.frame(transaction.files), epochs), transaction)
+        rows = self.deliveries.rows(self.frame(transaction.files), epochs_of(transaction.files))
+        self.hand_over(rows, transaction)

@@ -31,7 +31,7 @@ from ...jvm.spark_errors import spark_says
 from ...spark_io.connector_packages import package_hint
 from ...spark_io.spark_formats import data_source
 from ...support.failpoints import failpoint
-from ..staging import epoch_of
+from ..sink_calls import epochs_of
 from ..transaction import first_ordinal
 from .base import Guarantee
 from .deliveries import Deliveries
@@ -200,9 +200,8 @@ class SparkWriterSink(DeliverySink):
             self.replacement.done()
 
     def hand_over_transaction(self, transaction: SinkTransaction) -> None:
-        epochs = {epoch_of(file.name) for file in transaction.files}
         few = None
-        if self._is_kafka and self.deliveries.is_as_staged(epochs):
+        if self._is_kafka and self.deliveries.is_as_staged(epochs_of(transaction.files)):
             few = few_messages(self._spark, self.staging, self.staged_schema, transaction.files)
         if few is None:
             super().hand_over_transaction(transaction)

@@ -30,7 +30,8 @@ from ....jvm.worker_errors import raised_in_workers
 from ....storage.filesystem import exists, read_bytes, write_atomically
 from ....support.failpoints import failpoint
 from ....support.ids import JobId
-from ...staging import epoch_of, marker_name
+from ...sink_calls import epochs_of
+from ...staging import marker_name
 from ..deliveries import Deliveries
 from ..per_checkpoint import PerCheckpointSink
 from .client import check_config, offsets_are_kept_ms, silence
@@ -215,8 +216,7 @@ class KafkaSink(PerCheckpointSink):
             return frozenset().union(*found)
 
     def _must_choose(self, transaction: SinkTransaction) -> bool:
-        epochs = {epoch_of(file.name) for file in transaction.files}
-        return self.deliveries.key is not None and len(epochs) > 1
+        return self.deliveries.key is not None and len(epochs_of(transaction.files)) > 1
 
     def _all(self, task: SendTask, lanes: list[SendLane]) -> DataFrame:
         """The rows as they are staged, in a task for each lane."""
@@ -225,8 +225,7 @@ class KafkaSink(PerCheckpointSink):
 
     def _chosen(self, task: SendTask, transaction: SinkTransaction, lanes: list[SendLane]) -> DataFrame:
         """Those that no later one replaces, which Spark finds: a lane's in a partition, in their order."""
-        epochs = {epoch_of(file.name) for file in transaction.files}
-        rows = self.deliveries.rows(self.frame(transaction.files), epochs, (_FILE, _ROW))
+        rows = self.deliveries.rows(self.frame(transaction.files), epochs_of(transaction.files), (_FILE, _ROW))
         places = [
             (file.name, lane.number, start)
             for lane in lanes
