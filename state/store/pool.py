@@ -68,8 +68,7 @@ class StatePool:
             self.filesystem.create_dir(self.folder, recursive=True)
             try:
                 with open(staged, "rb") as source, self.filesystem.open_output_stream(self.path(name)) as target:
-                    while chunk := source.read(_CHUNK_BYTES):
-                        target.write(chunk)
+                    shutil.copyfileobj(source, target, _CHUNK_BYTES)
             except OSError:
                 # Whatever is there is half a file that nothing will name.
                 with contextlib.suppress(OSError):
@@ -87,7 +86,7 @@ class StatePool:
         """Delete a file that may not be there."""
         try:
             self.filesystem.delete_file(self.path(name))
-        except (FileNotFoundError, OSError):
+        except OSError:
             if self.filesystem.get_file_info(self.path(name)).type == fs.FileType.File:
                 raise
 
@@ -149,8 +148,7 @@ class StatePool:
 
     def _download(self, name: str, target: str) -> None:
         with self.filesystem.open_input_stream(self.path(name)) as source, naming(target), open(target, "wb") as local:
-            while chunk := source.read(_CHUNK_BYTES):
-                local.write(chunk)
+            shutil.copyfileobj(source, local, _CHUNK_BYTES)
 
     def _check(self, file: StateFile, size_bytes: int, sha256: str) -> None:
         if size_bytes != file.size_bytes:
