@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...state.codec.byte_arrays import null_mask
+from ..support.arrow_columns import unchunked
 from .decimal_words import of_unscaled, unscaled
 from .parquet_scan import NotTakenError
 
@@ -172,19 +173,14 @@ def comparable(call: PartialCall, values: pa.ChunkedArray) -> pa.ChunkedArray:
     return values
 
 
-def _in_one(values: pa.ChunkedArray) -> pa.Array:
-    array = values.combine_chunks()
-    return array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
-
-
-def _in_float_order(bits: np.ndarray) -> np.ndarray:
+def in_float_order(bits: np.ndarray) -> np.ndarray:
     """The bits of floats as whole numbers in their order; twice, as they were."""
     return np.where(bits < 0, bits ^ bits.dtype.type(np.iinfo(bits.dtype).max), bits)
 
 
 def _unscaled(call: PartialCall, values: pa.ChunkedArray) -> pa.Array | None:
     """Decimals as whole numbers; None: a sum of them may need more than 64 bits."""
-    array = _in_one(values)
+    array = unchunked(values)
     numbers = unscaled(array)
     if numbers is None:
         return None
@@ -197,13 +193,13 @@ def _unscaled(call: PartialCall, values: pa.ChunkedArray) -> pa.Array | None:
 
 def _in_order(values: pa.ChunkedArray, column: str) -> pa.Array:
     """Floats as whole numbers in their order, NaN the greatest."""
-    array = _in_one(values)
+    array = unchunked(values)
     valid = array.is_valid().to_numpy(zero_copy_only=False)
     numbers = array.fill_null(0.0).to_numpy(zero_copy_only=False)
     _refuse_negative_zeros(numbers, column)
     numbers = np.where(np.isnan(numbers), numbers.dtype.type(np.nan), numbers)
     bits = numbers.view(np.int64 if numbers.dtype.itemsize == 8 else np.int32)
-    return pa.array(_in_float_order(bits), mask=~valid)
+    return pa.array(in_float_order(bits), mask=~valid)
 
 
 def refuse_negative_zeros(values: pa.ChunkedArray, column: str) -> None:
@@ -237,7 +233,7 @@ def restored(call: PartialCall, found: pa.ChunkedArray | pa.Array) -> pa.Chunked
         return pa.chunked_array(lists, call.type)
     if call.function in ("min", "max") and pa.types.is_floating(call.type) and not pa.types.is_floating(found.type):
         valid = found.is_valid().to_numpy()
-        bits = _in_float_order(found.fill_null(0).to_numpy())
+        bits = in_float_order(found.fill_null(0).to_numpy())
         return pa.chunked_array([pa.array(np.ascontiguousarray(bits).view(f"f{bits.dtype.itemsize}"), mask=~valid)])
     if pa.types.is_decimal(call.type) and pa.types.is_int64(found.type):
         nulls = found.is_null().to_numpy()

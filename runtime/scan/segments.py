@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from ...state.codec.byte_arrays import valid_mask
 from .decimal_words import of_unscaled, unscaled
-from .partial_calls import PartialCall
+from .partial_calls import PartialCall, in_float_order
 
 _LONG = 1 << 63
 
@@ -95,10 +95,9 @@ def _floats(
     numbers = column.fill_null(0.0).to_numpy(zero_copy_only=False)
     bits = numbers.view(np.int64 if numbers.dtype.itemsize == 8 else np.int32)
     most = bits.dtype.type(np.iinfo(bits.dtype).max)
-    ordered = np.where(bits < 0, bits ^ most, bits)
-    found = _extremes(np.where(np.isnan(numbers), most, ordered), call, starts, valid)
+    found = _extremes(np.where(np.isnan(numbers), most, in_float_order(bits)), call, starts, valid)
     is_nan = found == most
-    back = np.where(found < 0, found ^ most, found).view(numbers.dtype)
+    back = in_float_order(found).view(numbers.dtype)
     return pa.array(np.where(is_nan, numbers.dtype.type(np.nan), back), mask=nulls)
 
 
