@@ -185,7 +185,7 @@ class PreparedLogicalPlan:
                 return None
             template = cls(spark, scala_sequence(spark, found), made, tuple(marked))
             # Tried once, so that an epoch does not find out that it cannot be put onto rows.
-            template.over(empty_frame(spark, schema), [_same] * len(returns), dict.fromkeys(parameters, 0))
+            template.over(empty_frame(spark, schema), [same_batches] * len(returns), dict.fromkeys(parameters, 0))
             return template
         except (Py4JError, PySparkException, TypeError, ValueError, IndexError):
             return None
@@ -250,7 +250,8 @@ def path(top: Any, beside: str | None = None) -> tuple[Any, list[Any]]:
     return node, nodes[::-1]
 
 
-def _same(batches: Any) -> Any:
+def same_batches(batches: Any) -> Any:
+    """A function of Arrow's batches that changes nothing."""
     return batches
 
 

@@ -22,7 +22,8 @@ from ..spark_expressions import class_name, items
 from ..spark_session import activate, empty_frame, keeping_active
 from .collected_rows import RowCollector
 from .micro_batch import is_handed_over, rdd_of
-from .prepared_logical_plan import ArrowNode, aliased, members, path
+from .placed_rows import frame_of_rdd
+from .prepared_logical_plan import ArrowNode, aliased, members, path, same_batches
 
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
 #: What Spark calls the node that reads an RDD, and the one that runs a function on Arrow batches.
@@ -146,7 +147,7 @@ class PreparedPhysicalPlan:
             own = java_class(spark, "scala.collection.mutable.HashMap")()
             with keeping_active(spark):
                 replace(template, is_rdd=True, others=own).over(
-                    _no_rows(spark, schema), [_same] * len(returns), dict.fromkeys(parameters, 0)
+                    _no_rows(spark, schema), [same_batches] * len(returns), dict.fromkeys(parameters, 0)
                 )
             return template
         except (Py4JError, PySparkException, TypeError, ValueError, IndexError):
@@ -232,9 +233,4 @@ def _first_of(spark: SparkSession, array: Any) -> Any:
 
 def _no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
     """A frame of an RDD without rows."""
-    session, rdd = java_session(spark), query_execution(empty_frame(spark, schema)).toRdd()
-    return DataFrame(session.internalCreateDataFrame(rdd, session.parseDataType(schema.json()), False), spark)
-
-
-def _same(batches: Any) -> Any:
-    return batches
+    return frame_of_rdd(spark, query_execution(empty_frame(spark, schema)).toRdd(), schema)
