@@ -213,7 +213,7 @@ def check_key_type(label: str, data_type: DataType) -> None:
 
 def _unordered(data_type: DataType) -> str | None:
     if isinstance(data_type, StringType):
-        collation = getattr(data_type, "collation", _BINARY_COLLATION)
+        collation = data_type.collation
         if collation == _BINARY_COLLATION:
             return None
         return f"collation {collation} makes different strings equal (F.collate(…, 'UTF8_BINARY') does not)"

@@ -164,7 +164,14 @@ class ExecutionPlan(_Part):
         Args:
             extended: also how each phase works, all settings, and Spark's plans of the inputs.
         """
-        return explain_text(self, extended=extended)
+        title = f"== mixedmode plan: {self.name} ==" if self.name else "== mixedmode plan =="
+        lines = [title, *wrapped(_facts(self, extended=extended)), ""]
+        total = len(self.phases)
+        for number, phase in enumerate(self.phases, start=1):
+            lines += [*_phase(number, total, phase, extended=extended), ""]
+        if extended:
+            lines += _extended(self)
+        return "\n".join(lines).rstrip("\n")
 
     def __str__(self) -> str:
         return self.explain()
@@ -174,19 +181,6 @@ class ExecutionPlan(_Part):
         rows += [(f"{number}. {phase.kind}", phase.reason) for number, phase in enumerate(self.phases, start=1)]
         rows.append(("", details_html("all of it", self.explain(extended=True))))
         return facts_html(f"plan: {self.name}" if self.name else "plan", rows)
-
-
-def explain_text(plan: ExecutionPlan, *, extended: bool = False) -> str:
-    """The explain text, without a newline at the end."""
-    title = f"== mixedmode plan: {plan.name} ==" if plan.name else "== mixedmode plan =="
-    lines = [title, *wrapped(_facts(plan, extended=extended)), ""]
-    total = len(plan.phases)
-    for number, phase in enumerate(plan.phases, start=1):
-        lines += _phase(number, total, phase, extended=extended)
-        lines.append("")
-    if extended:
-        lines += _extended(plan)
-    return "\n".join(lines).rstrip("\n")
 
 
 def _facts(plan: ExecutionPlan, *, extended: bool) -> Iterator[tuple[str, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import PySparkException
 
 from ...errors import PlanError
 from ...runtime.jvm.spark_errors import error_text
@@ -28,7 +28,7 @@ def plan_limit(rows: StageInput, num: Any) -> KeyedStage:
     """
     try:
         rows.inputs.template.limit(num)
-    except (AnalysisException, PySparkException) as error:
+    except PySparkException as error:
         raise PlanError(f"limit({num!r}): {error_text(error)}") from error
     except Exception as error:
         raise PlanError(f"limit({num!r}) is not allowed; give a number of rows, 0 or more") from error

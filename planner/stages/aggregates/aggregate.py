@@ -330,7 +330,7 @@ def _arrow(field: StructField) -> pa.DataType:
 def _collation(data_type: DataType) -> str | None:
     """The collation of a string somewhere in the type, unless it is the plain binary one."""
     if isinstance(data_type, StringType):
-        collation = str(getattr(data_type, "collation", _BINARY_COLLATION))
+        collation = str(data_type.collation)
         return None if collation == _BINARY_COLLATION else collation
     if isinstance(data_type, ArrayType):
         return _collation(data_type.elementType)

@@ -149,5 +149,5 @@ def _is_total(data_type: DataType) -> bool:
     if isinstance(data_type, StructType):
         return all(_is_total(field.dataType) for field in data_type.fields)
     if isinstance(data_type, StringType):
-        return getattr(data_type, "collation", _BINARY_COLLATION) == _BINARY_COLLATION
+        return bool(data_type.collation == _BINARY_COLLATION)
     return not isinstance(data_type, (FloatType, DoubleType, MapType, *(kind for kind, _ in _BY_TEXT)))
