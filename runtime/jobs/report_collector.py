@@ -127,7 +127,7 @@ class ReportCollector:
                 if at_once is None or isinstance(job, ExecutedJob):  # what is planned once is for the stream
                     rows = job.collect()
                 elif pause is None:
-                    rows = collected_by_partition(job, at_once, lambda: False, lambda: None)
+                    rows = collected_by_partition(job, at_once)
                 else:
                     rows = collected_by_partition(job, at_once, pause.is_wanted, pause.hold)
             except Exception as error:

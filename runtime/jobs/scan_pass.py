@@ -149,10 +149,7 @@ class ScanPass:
         spark = self.spark if self.few_rows is None else self.few_rows.session
         places = mapped_in_arrow(spark.range(0, tasks, 1, tasks), task, REPORT_SCHEMA)
         at_once = self.settings.backlog_max_cores
-        if at_once is None:
-            rows = places.collect()
-        else:
-            rows = collected_by_partition(places, at_once, lambda: False, lambda: None)
+        rows = places.collect() if at_once is None else collected_by_partition(places, at_once)
         reports = [read(bytes(row[0])) for row in rows]
         if (why := next((report.not_taken for report in reports if report.not_taken is not None), None)) is not None:
             raise NotTakenError(why)

@@ -14,7 +14,10 @@ from pyspark.util import inheritable_thread_target
 
 
 def collected_by_partition(
-    frame: DataFrame, at_once: int, wants_pause: Callable[[], bool], hold: Callable[[], object]
+    frame: DataFrame,
+    at_once: int,
+    wants_pause: Callable[[], bool] = lambda: False,
+    hold: Callable[[], object] = lambda: None,
 ) -> list[Row]:
     """All rows.
 
