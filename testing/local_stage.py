@@ -6,7 +6,7 @@ import os
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,7 +30,7 @@ from ..runtime.operators.join.columns import (
 from ..runtime.operators.keyed.keyed_input import KeyedInput
 from ..runtime.operators.keyed.keyed_rows import INITIAL_STATE_COLUMN, KEY_GROUP_COLUMN, KIND_COLUMN, NO_TIME, micros_of
 from ..runtime.operators.processor.cogroup.cogroup_form import Cogrouped
-from ..runtime.operators.processor.definition import CallingConvention, EventLimits
+from ..runtime.operators.processor.definition import CallingConvention, EventLimits, TimeMode
 from ..runtime.operators.processor.frames.frame_form import FramesForm
 from ..runtime.operators.processor.frames.frame_settings import FrameSettings
 from ..runtime.operators.processor.initial_state import InitialState
@@ -43,7 +43,6 @@ from .local_rows import LocalRows, in_order
 from .row_tables import GivenRow, table_of
 
 UID = "stage"
-TimeMode = Literal["none", "processingTime", "eventTime"]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Literal
+from typing import Any
 
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, GroupedData
@@ -14,7 +14,7 @@ from ...errors import invalid_processor
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.keyed.keyed_input import KeyedInput
 from ...runtime.operators.processor.cogroup.cogroup_form import Cogrouped
-from ...runtime.operators.processor.definition import BLOCK_HANDLER, CallingConvention, EventLimits
+from ...runtime.operators.processor.definition import BLOCK_HANDLER, CallingConvention, EventLimits, TimeMode
 from ...runtime.operators.processor.frames.frame_form import FramesForm
 from ...runtime.operators.processor.initial_state import InitialState
 from ...runtime.operators.processor.operator import ProcessorOperator
@@ -33,7 +33,6 @@ from .stage import KeyedStage, check_output_mode, stages_of
 
 #: Who calls.
 TWS, TWS_IN_PANDAS = "transformWithState", "transformWithStateInPandas"
-TimeMode = Literal["none", "processingTime", "eventTime"]
 _TIME_MODES: dict[str, TimeMode] = {"none": "none", "processingtime": "processingTime", "eventtime": "eventTime"}
 #: What handleExpiredTimer is called with, by keyword.
 _TIMER_KEYWORDS = ("key", "timerValues", "expiredTimerInfo")
