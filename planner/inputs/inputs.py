@@ -21,7 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from ...errors import PlanError
-from ...runtime.catalyst.columns import is_case_sensitive
+from ...runtime.catalyst.columns import column_fold, is_case_sensitive
 from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.connectors.sources.live_inputs import LiveInput
 from ...runtime.jvm.spark_errors import error_text
@@ -346,7 +346,7 @@ def checked(parts: Sequence[InputPart]) -> Inputs:
                 f"{first.name} and {part.name} belong to different Spark contexts; make both with one session"
             )
         sides = (first.name, part.name) if first.name != part.name else ("one side", "the other side")
-        check_same_columns(first.frame.schema, part.frame.schema, sides)
+        check_same_columns(first.frame.schema, part.frame.schema, sides, column_fold(inputs.spark))
         in_order = part.frame.columns == first.frame.columns
         aligned.append(part if in_order else part.mapped("union", in_its_order, in_its_order))
     return Inputs(tuple(aligned))

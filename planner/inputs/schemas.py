@@ -73,17 +73,30 @@ def column_type(field: StructField, owner: str, remedy: str = "cast it before") 
         ) from error
 
 
-def check_same_columns(one: StructType, other: StructType, names: tuple[str, str] = ("history", "live")) -> None:
-    """Raise unless both schemas have the same column names and types; order and nullability do not matter."""
+def check_same_columns(one: StructType, other: StructType, names: tuple[str, str], fold: Callable[[str], str]) -> None:
+    """Raise unless both schemas have the same column names and types; order and nullability do not matter.
+
+    Args:
+        one: a schema.
+        other: another one.
+        names: of the inputs that have them, for the error.
+        fold: makes names equal that the session takes for one.
+
+    Raises:
+        PlanError: they differ.
+    """
     problems = []
     for name, there, opposite in ((names[0], one, other), (names[1], other, one)):
-        missing = [field.name for field in there.fields if field.name not in opposite.fieldNames()]
+        known = set(map(fold, opposite.fieldNames()))
+        missing = [field.name for field in there.fields if fold(field.name) not in known]
         if missing:
             problems.append(f"only {name} has {', '.join(missing)}")
+    others = {fold(field.name): field.dataType for field in other.fields}
     for field in one.fields:
-        if field.name in other.fieldNames() and not same_type(field.dataType, other[field.name].dataType):
-            types = f"{field.dataType.simpleString()} in {names[0]}"
-            problems.append(f"{field.name} is {types} and {other[field.name].dataType.simpleString()} in {names[1]}")
+        its = others.get(fold(field.name))
+        if its is not None and not same_type(field.dataType, its):
+            types = f"{field.dataType.simpleString()} in {names[0]} and {its.simpleString()} in {names[1]}"
+            problems.append(f"{field.name} is {types}")
     if problems:
         raise PlanError(
             f"{names[0]} and {names[1]} have different columns: {'; '.join(problems)}; select the same"

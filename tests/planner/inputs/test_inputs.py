@@ -205,6 +205,19 @@ def test_operations_reach_every_input(live: DataFrame) -> None:
         read(live={"a": live, "b": live.withColumn("v", F.col("v") * 2)}).withColumn("w", live["v"] + 1)
 
 
+def test_names_of_live_inputs_differ_by_case_only_where_the_session_says_so(live: DataFrame) -> None:
+    """As of a history and its live input; the first one's names hold."""
+    upper = live.select("v", "x", "tags", F.col("k").alias("K"), F.col("ts").alias("Ts"))
+    assert [part.frame.columns for part in read(live=[live, upper])._inputs.parts] == [live.columns] * 2
+    spark = live.sparkSession
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        with pytest.raises(PlanError, match="only live-1 has k, ts; only live-2 has K, Ts"):
+            read(live=[live, upper])
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
 def test_union_is_by_position_and_union_by_name_by_name(history: DataFrame, live: DataFrame) -> None:
     """As on a DataFrame: union takes the left side's names, unionByName matches them."""
     left = read(live=live.select("k", "ts"))
