@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..errors import SorterError
+from ..state.codec.gather import gathered_rows
 from .batches import join, regroup, split
 from .limiter import ByteLimiter
 from .merge import merge
@@ -168,7 +169,7 @@ class ExternalSorter:
         indices = self._ordering.sort_indices(joined)
         step = max(1, min(max_rows, joined.num_rows * max_bytes // joined.nbytes))
         for start in range(0, joined.num_rows, step):
-            yield from split(joined.take(indices.slice(start, step)), max_rows, max_bytes)
+            yield from split(gathered_rows(joined, indices.slice(start, step)), max_rows, max_bytes)
 
     def _spill(self) -> None:
         """Write the rows held in memory as a run."""

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 
 import pyarrow as pa
 
+from ..state.codec.gather import gathered_rows
 from .batches import join
 from .order import Ordering, Rank, SortedRows
 from .runs import Run, RunReader
@@ -74,4 +75,4 @@ def _sorted(slices: list[pa.RecordBatch], ordering: Ordering) -> pa.RecordBatch:
         return slices[0]
     rows = join(slices)
     slices.clear()  # before the next copy is made
-    return rows.take(ordering.sort_indices(rows))
+    return gathered_rows(rows, ordering.sort_indices(rows))

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import SorterError
+from ..state.codec.gather import gathered_rows
 from ..state.keys.keys import KeyCodec
 
 #: Position of a row in the order: one element per order column, ``()`` for null, so that tuples compare like the rows.
@@ -123,7 +124,7 @@ class Ordering:
             return _sort_indices(pa.RecordBatch.from_arrays(columns, names=self._names))
         rows = np.argsort(groups, kind="stable")
         ends = np.cumsum(np.bincount(groups)).tolist()
-        others = pa.RecordBatch.from_arrays(columns[1:], names=self._names[1:]).take(pa.array(rows))
+        others = gathered_rows(pa.RecordBatch.from_arrays(columns[1:], names=self._names[1:]), pa.array(rows))
         for start, end in pairwise([0, *ends]):
             if end - start > 1:
                 rows[start:end] = rows[start:end][_sort_indices(others.slice(start, end - start)).to_numpy()]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from ..codec.gather import gathered
 from ..keys.key_space import CELL_SECTION, stored_keys
 
 
@@ -97,8 +98,8 @@ def entries_of(keys: BlockKeys, cells: Sequence[BlockCells], fresh: bool) -> tup
     if len(changed) > 1:
         # Stable: what is of one key stays in the order of the suffixes.
         order = pa.array(np.argsort(np.concatenate([one.places for one in changed]), kind="stable"))
-        names = pa.concat_arrays([one.names(keys) for one in changed]).take(order)
-        values = pa.concat_arrays([one.values for one in changed]).take(order)
+        names = gathered(pa.concat_arrays([one.names(keys) for one in changed]), order)
+        values = gathered(pa.concat_arrays([one.values for one in changed]), order)
     if fresh and values.null_count:
         return names.filter(values.is_valid()), values.drop_null()
     return names, values

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..codec.byte_arrays import array_of, bytes_of, data_of, offsets_of
+from ..codec.gather import gathered
 from ..keys.key_space import TIMER_KINDS, TimerKind, decode_all_ts, state_prefix
 from ..keys.registry import StateRegistry
 from ..store.files import SortedStateWriter
@@ -144,7 +145,7 @@ class BatchKeyedState(KeyedState):
             names = pa.concat_arrays([names, pa.array(waiting, pa.binary()), index_names(keys, ended)])
             values = pa.concat_arrays([values, pa.array([b""] * (len(names) - len(values)), pa.binary())])
             order = pc.array_sort_indices(names)
-            names, values = names.take(order), values.take(order)
+            names, values = gathered(names, order), gathered(values, order)
             for kind in TIMER_KINDS:
                 self._groups.note(kind, self._groups.index.earliest_put(kind))
             if len(ended.places):

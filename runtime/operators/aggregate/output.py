@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from ....state.codec.gather import gathered
 from ....state.keys.keys import KeyCodec
 from ...support.arrow_columns import typed
 from ..columnar.key_batches import Work
@@ -56,11 +57,11 @@ class ResultWriter:
         for key in self._operator.row_keys:
             if key.kind == "session":
                 assert sessions is not None
-                columns.append(sessions[1].take(at))
+                columns.append(gathered(sessions[1], at))
             else:
                 columns.append(stored[self._operator.key_columns.index(key.column)])
         everything = len(places) == len(buffers[0]) if buffers else False
-        rows = buffers if everything else [column.take(at) for column in buffers]
+        rows = buffers if everything else [gathered(column, at) for column in buffers]
         columns += [result.compute(rows) for result in self._operator.partials.results]
         batch = pa.RecordBatch.from_arrays(
             [typed(column, field.type) for column, field in zip(columns, self._schema, strict=True)],
@@ -82,7 +83,7 @@ class ResultWriter:
                 if len(rows) == work.batch.num_rows and (np.diff(rows) == 1).all():  # each row is of a key of its own
                     return [work.batch.column(name) for name in self._operator.key_columns]
                 taken = pa.array(rows)
-                return [work.batch.column(name).take(taken) for name in self._operator.key_columns]
+                return [gathered(work.batch.column(name), taken) for name in self._operator.key_columns]
         encoded = work.keys.take(pa.array(owners))
         return self._key_codec.decode_columns(encoded.to_numpy(zero_copy_only=False).tolist())
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from ....state.codec.gather import gathered_rows
 from ...operators.dedup.columns import MAX_TIME_COLUMN, ROWS_COLUMN, TIME_COLUMN
 from ...operators.dedup.definition import Deduplication
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
@@ -97,7 +98,7 @@ class FirstRows(RowWork):
             summed[MAX_TIME_COLUMN] = most
         order = np.argsort(firsts)
         return _with_numbers(
-            rows.take(pa.array(firsts[order])), {name: values[order] for name, values in summed.items()}
+            gathered_rows(rows, pa.array(firsts[order])), {name: values[order] for name, values in summed.items()}
         )
 
     def _codes(self, rows: pa.RecordBatch) -> np.ndarray:
@@ -132,7 +133,7 @@ class FirstRows(RowWork):
         by_key = key_order(rows, self.key_columns)
         places, changed = by_key.places, by_key.begins
         if changed.all():
-            return rows.take(pa.array(places))
+            return gathered_rows(rows, pa.array(places))
         times = None if self.time is None else _micros(rows.column(self.time))[places]
         if self.by_time:
             assert times is not None
@@ -148,7 +149,7 @@ class FirstRows(RowWork):
                 chosen = _least(numbers, starts, counts) if chosen is starts else _least_of(numbers, chosen, changed)
         if len(chosen) != len(starts):  # without places they are all alike
             chosen = chosen[np.append(True, np.diff(np.cumsum(changed)[chosen]) != 0)]
-        found = rows.take(pa.array(places[chosen]))
+        found = gathered_rows(rows, pa.array(places[chosen]))
         summed = {ROWS_COLUMN: np.add.reduceat(rows.column(ROWS_COLUMN).to_numpy()[places], starts)}
         if self.has_max:
             summed[MAX_TIME_COLUMN] = np.maximum.reduceat(rows.column(MAX_TIME_COLUMN).to_numpy()[places], starts)

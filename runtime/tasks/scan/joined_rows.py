@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ....state.codec.gather import gathered
 from ...operators.contract import EpochSpec
 from ...operators.join.columns import LEFT, MATCHED_COLUMN, PAIR, RIGHT, SIDE_COLUMN, TIME_COLUMN
 from ...operators.join.definition import How, StreamJoin, TimeBounds
@@ -149,7 +150,7 @@ class JoinedRows(RowWork):
         count = len(times)
         taken = {side: pa.array(places) for side, places in at.items()}
         arrays = {
-            name: rows[key_side].batch.column(name).take(taken[key_side])
+            name: gathered(rows[key_side].batch.column(name), taken[key_side])
             for name in (KEY_GROUP_COLUMN, *self.key_columns)
         }
         arrays[SIDE_COLUMN] = pa.array(np.full(count, row_side, dtype=np.int32))
@@ -159,7 +160,9 @@ class JoinedRows(RowWork):
             for name, data_type in self.sides[side]:
                 if name in arrays:
                     continue
-                arrays[name] = one.batch.column(name).take(taken[side]) if side in at else pa.nulls(count, data_type)
+                arrays[name] = (
+                    gathered(one.batch.column(name), taken[side]) if side in at else pa.nulls(count, data_type)
+                )
         arrays[MATCHED_COLUMN] = pa.array(matched)
         return pa.RecordBatch.from_pydict(arrays)
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from ....sorter.order import Ordering
 from ....state.codec.byte_arrays import valid_mask
+from ....state.codec.gather import gathered_rows
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ...scan.decimal_words import unscaled
 
@@ -52,7 +53,7 @@ def in_order(rows: pa.RecordBatch, key_columns: Sequence[str]) -> pa.RecordBatch
         rows: them, key group first.
         key_columns: the key.
     """
-    return rows.take(pa.array(key_order(rows, key_columns).places))
+    return gathered_rows(rows, pa.array(key_order(rows, key_columns).places))
 
 
 def key_order(rows: pa.RecordBatch, key_columns: Sequence[str]) -> KeyOrder:
@@ -75,7 +76,7 @@ def key_order(rows: pa.RecordBatch, key_columns: Sequence[str]) -> KeyOrder:
 
 def in_order_of_groups(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Rows by key group; ``rows``: them, key group first."""
-    return rows.take(pa.array(order_of_groups(rows.column(0))))
+    return gathered_rows(rows, pa.array(order_of_groups(rows.column(0))))
 
 
 def order_of_groups(groups: pa.Array) -> np.ndarray:

@@ -20,6 +20,7 @@ from pyarrow import fs
 
 from ....errors import MixedModeError
 from ....sorter import ExternalSorter
+from ....state.codec.gather import gathered, gathered_rows
 from ....state.keys.keygroups import ShardId, shard_ranges
 from ....state.store.local_folder import local_root
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
@@ -220,14 +221,14 @@ def merged(rows: pa.RecordBatch, key_columns: Sequence[str], calls: Sequence[Par
     order = key_order(rows, key_columns)
     starts = order.starts
     if len(starts) == rows.num_rows:
-        return rows.take(pa.array(order.places))
+        return gathered_rows(rows, pa.array(order.places))
     of_name = {call.name: call for call in calls}
     places, firsts = pa.array(order.places), pa.array(order.places[starts])
     columns = []
     for name, column in zip(rows.schema.names, rows.columns, strict=True):
         call = of_name.get(name)
-        found = column.take(firsts) if call is None else merged_segments(column.take(places), call, starts)
+        found = gathered(column, firsts) if call is None else merged_segments(gathered(column, places), call, starts)
         if found is None:
-            return rows.take(places)
+            return gathered_rows(rows, places)
         columns.append(found)
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ....state.codec.gather import gathered
 from ....state.keys.key_hash import key_groups
 from ...operators.keyed.keyed_rows import KEY_GROUP_COLUMN
 from ...scan.partial_calls import PartialCall, Sums, comparable, is_whole_number, refuse_negative_zeros, restored
@@ -166,7 +167,7 @@ class RowsToSort:
         order = key_order(pa.RecordBatch.from_arrays([groups, *keys.values()], [KEY_GROUP_COLUMN, *keys]), self.keys)
         starts = order.starts
         places, firsts = pa.array(order.places), pa.array(order.places[starts])
-        arrays = {name: column.take(firsts) for name, column in {KEY_GROUP_COLUMN: groups, **keys}.items()}
+        arrays = {name: gathered(column, firsts) for name, column in {KEY_GROUP_COLUMN: groups, **keys}.items()}
         ordered: dict[_Form, pa.Array] = {}
         counts = pa.array(np.diff(np.append(starts, rows)))
         for call in self.calls:
@@ -175,7 +176,7 @@ class RowsToSort:
                 arrays[call.name] = counts
                 continue
             if form not in ordered:
-                ordered[form] = values[form].take(places)
+                ordered[form] = gathered(values[form], places)
             its = _ones(ordered[form]) if call.function == "count" else ordered[form]
             found = merged_segments(its, call, starts)
             assert found is not None, "sums have been looked at"
@@ -186,7 +187,7 @@ class RowsToSort:
     def _by_group(self, groups: pa.Array, keys: dict[str, pa.Array], values: dict[_Form, pa.Array]) -> pa.RecordBatch:
         """Each row as a partial aggregate of its own, by key group; what many calls need is moved once."""
         places = pa.array(order_of_groups(groups))
-        arrays = {name: column.take(places) for name, column in {KEY_GROUP_COLUMN: groups, **keys}.items()}
+        arrays = {name: gathered(column, places) for name, column in {KEY_GROUP_COLUMN: groups, **keys}.items()}
         ones = pa.array(np.ones(len(groups), dtype=np.int64))
         moved: dict[_Form, pa.Array] = {}
         for call in self.calls:
@@ -195,7 +196,7 @@ class RowsToSort:
                 arrays[call.name] = ones
                 continue
             if form not in moved:
-                moved[form] = values[form].take(places)
+                moved[form] = gathered(values[form], places)
             arrays[call.name] = restored(call, _ones(moved[form]) if call.function == "count" else moved[form])
         return self._batch(arrays)
 
