@@ -1,4 +1,4 @@
-"""Picks values of Arrow columns: what ``take`` does, several times faster for columns with nulls.
+"""Picks values of Arrow columns: what ``take`` and ``filter`` do, several times faster, above all with nulls.
 
 PyArrow looks at each index twice, once to see that it is in range, and values with nulls one by one.  Here indices come
 from sorting the same rows, so they are in range, and values and nulls are picked apart, each as fast as without nulls.
@@ -6,6 +6,7 @@ from sorting the same rows, so they are in range, and values and nulls are picke
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,6 +29,14 @@ def gathered(column: pa.Array, places: pa.Array) -> pa.Array:
 def gathered_rows(rows: pa.RecordBatch, places: pa.Array) -> pa.RecordBatch:
     """The rows at some places; arguments are those of :func:`gathered`."""
     return pa.RecordBatch.from_arrays([gathered(column, places) for column in rows.columns], schema=rows.schema)
+
+
+def places_where(mask: pa.BooleanArray) -> pa.Array:
+    """The indices at which a mask is true; null counts as false."""
+    sure = pc.fill_null(mask, False) if mask.null_count else mask
+    bits = np.frombuffer(sure.buffers()[1], np.uint8) if len(sure) else np.zeros(0, np.uint8)
+    flags = np.unpackbits(bits, count=sure.offset + len(sure), bitorder="little")[sure.offset :]
+    return pa.array(np.flatnonzero(flags.view(bool)))
 
 
 def _is_flat(data_type: pa.DataType) -> bool:

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ....state.codec.gather import gathered, gathered_rows, places_where
 from ..parquet_scan import NotTakenError
 
 
@@ -153,8 +154,8 @@ class Batch:
             columns = self.rows.schema.names[:1]
         rows, slow = self.rows.select(columns), {v: a for v, a in self._known.items() if FUNCTIONS[v.function].is_slow}
         if mask.null_count or mask.true_count < len(mask):
-            rows = rows.filter(mask, null_selection_behavior="drop")
-            slow = {value: array.filter(mask, null_selection_behavior="drop") for value, array in slow.items()}
+            places = places_where(mask)
+            rows, slow = gathered_rows(rows, places), {value: gathered(array, places) for value, array in slow.items()}
         found = Batch(rows)
         found._known |= slow
         return found

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mixedmode.state.codec.gather import gathered, gathered_rows
+from mixedmode.state.codec.gather import gathered, gathered_rows, places_where
 
 _VALUES: dict[pa.DataType, Any] = {
     pa.int8(): st.integers(-128, 127),
@@ -41,6 +41,14 @@ def test_what_is_gathered_is_what_take_gives(data_type: pa.DataType, data: Any) 
     found = gathered(column, at)
     found.validate(full=True)
     assert found.type == data_type and found.equals(column.take(at))
+
+
+@given(st.lists(st.sampled_from([True, False, None]), max_size=40), st.data())
+def test_places_are_those_that_a_filter_keeps(flags: list[bool | None], data: Any) -> None:
+    """Null is false; also of a slice."""
+    mask = pa.array(flags, pa.bool_()).slice(data.draw(st.integers(0, len(flags))))
+    numbers = pa.array(range(len(mask)), pa.int64())
+    assert places_where(mask).equals(numbers.filter(mask, null_selection_behavior="drop"))
 
 
 def test_rows_are_gathered_by_column() -> None:
