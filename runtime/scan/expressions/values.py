@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -34,17 +34,17 @@ class Value:
     #: What else the function needs: a column's name, a constant, a pattern.
     options: tuple[Any, ...] = ()
 
-    @property
+    @cached_property
     def can_fail(self) -> bool:
         """True if there are rows for which it raises."""
         return FUNCTIONS[self.function].can_fail or any(one.can_fail for one in self.arguments)
 
-    @property
+    @cached_property
     def functions(self) -> frozenset[str]:
         """All functions that compute it."""
         return frozenset({self.function}).union(*(one.functions for one in self.arguments))
 
-    @property
+    @cached_property
     def columns(self) -> frozenset[str]:
         """The columns of the files that it is made of."""
         if self.function == "column":
