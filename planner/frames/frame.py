@@ -19,6 +19,7 @@ from ...errors import MixedModeError, PlanError
 from ...runtime.catalyst.spark_plans import is_repeatable
 from ...runtime.catalyst.types.spark_durations import duration_ms
 from ..inputs.analysis import is_aggregate, plain_columns, refuse_state_of_spark
+from ..inputs.arrangement import arranged
 from ..inputs.event_time import (
     CARRIER,
     Watermark,
@@ -142,7 +143,7 @@ class MixedFrame(ColumnAccess, KeyedMethods, ViewedFrame):
             PlanError: there is no keyed stage before it, or the frame does not have one of the columns.
         """
         with columns_explained("orderBy"):
-            ordered = self._inputs.arranged("orderBy", lambda frame: frame.orderBy(*cols, **kwargs))
+            ordered = arranged(self._inputs, "orderBy", lambda frame: frame.orderBy(*cols, **kwargs))
         return MixedFrame(ordered, self._watermark)
 
     sort = orderBy
@@ -161,7 +162,7 @@ class MixedFrame(ColumnAccess, KeyedMethods, ViewedFrame):
         """
         outputs = self._inputs.outputs
         if outputs and all(cast(KeyedStage, part.origin).is_aggregate for part in outputs):
-            return MixedFrame(self._inputs.arranged("limit", lambda frame: frame.limit(num)), self._watermark)
+            return MixedFrame(arranged(self._inputs, "limit", lambda frame: frame.limit(num)), self._watermark)
         return MixedFrame._of(plan_limit(self._stage_input("limit"), num))
 
     def observe(self, observation: str, *exprs: Column) -> MixedFrame:
@@ -313,10 +314,10 @@ class MixedFrame(ColumnAccess, KeyedMethods, ViewedFrame):
         """Apply an operation; ``carrying`` is the same with more columns in its result, given behind the frame."""
         if self._inputs.arrangement:
             with columns_explained(what):
-                arranged = self._inputs.arranged(what, function)
-            if not is_repeatable(arranged.shown):  # it is shown once more after a failure
+                shown = arranged(self._inputs, what, function)
+            if not is_repeatable(shown.shown):  # it is shown once more after a failure
                 self._inputs.check_not_arranged(what)
-            return MixedFrame(arranged, self._watermark)
+            return MixedFrame(shown, self._watermark)
         with columns_explained(what):
             inputs, watermark = self._inputs.map(what, function, carrying), self._watermark
         if watermark is None or keeps([part.frame for part in inputs.parts], watermark.event_time):

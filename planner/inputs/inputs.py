@@ -249,21 +249,6 @@ class Inputs:
                 f" before {self.arrangement[0].what}"
             )
 
-    def arranged(self, what: str, function: Callable[[DataFrame], DataFrame]) -> Inputs:
-        """The same, with a whole result put in order or cut short by a function; ``what`` names it.
-
-        Raises:
-            AnalysisException: Spark's own, if the columns do not take it.
-            PlanError: these are no outputs of stages.
-        """
-        if not self.outputs:
-            raise PlanError(
-                f"{what} needs a whole result, and a stream's rows never are one; call it after agg(…), with"
-                " outputMode complete"
-            )
-        function(self.shown)
-        return replace(self, arrangement=(*self.arrangement, FrameStep(what, function)))
-
     def partitioned(self, what: str, function: Callable[[DataFrame], DataFrame]) -> Inputs:
         """The same, to be partitioned by a function where it is written; ``what`` names it.  For stages it is nothing.
 

@@ -131,6 +131,23 @@ def test_a_bounded_job_gives_its_result_once(world: World, mode: str) -> None:
             assert sorted(map(repr, world.spark.table(table).collect())) == sorted(map(repr, expected))
 
 
+@pytest.mark.parametrize(
+    "shown",
+    [
+        lambda rows: rows.withColumnRenamed("total", "sum").orderBy(F.desc("total"), "key", "window"),
+        lambda rows: rows.select((F.col("total") * 2).alias("twice")).where("twice > 20").orderBy("key", "mean"),
+    ],
+)
+def test_a_result_is_in_the_order_of_a_column_that_is_hidden(world: World, shown: Any) -> None:
+    """As in Spark, which sorts before what hides it; so does the table that is shown."""
+    frame = shown(totals(world.read(PARTS[0], live=False)))
+    writer = frame.writeStream.outputMode("complete").format("memory").queryName("in_hidden_order")
+    writer.option("checkpointLocation", str(world.checkpoints)).start().awaitTermination(300)
+    whole = [tuple(row) for row in world.spark.table("in_hidden_order").collect()]
+    assert whole == [tuple(row) for row in shown(as_batch(world, PARTS[0])).collect()]
+    assert len(whole) > 5
+
+
 def test_what_complete_mode_does_not_do_is_said(world: World) -> None:
     """Files cannot be replaced, a processor has no whole result, and order needs one."""
     frame = totals(world.read().withWatermark("ts", "0 seconds"))
@@ -146,5 +163,7 @@ def test_what_complete_mode_does_not_do_is_said(world: World) -> None:
         frame.orderBy("total").groupBy("key")
     with pytest.raises(mixedmode.PlanError, match="orderBy needs a whole result"):
         world.read().orderBy("ts")
+    with pytest.raises(mixedmode.PlanError, match=r"orderBy needs a column that is not in the result any more.*`mean`"):
+        frame.select((-F.col("total")).alias("less"), "total").drop("total").orderBy("less", "mean")
     text = top(frame).writeStream.format("noop").outputMode("complete").plan().explain()
     assert "complete: key string" in text

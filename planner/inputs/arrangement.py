@@ -1,0 +1,77 @@
+"""Puts a whole result in order or cuts it short: the rows are staged first, so only columns of the result can be used.
+
+Spark sorts by columns that a ``select`` has hidden, too: it sorts before it.  Here the operations that hide them move
+behind the sorting, to where the result is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
+
+from ...errors import PlanError
+from ...runtime.catalyst.spark_plans import is_repeatable
+from ...runtime.catalyst.spark_session import empty_frame
+from ...runtime.jvm.spark_errors import error_text
+from ...runtime.operators.frame_steps import FrameStep, stepped
+from .inputs import Inputs
+
+
+def arranged(inputs: Inputs, what: str, function: Callable[[DataFrame], DataFrame]) -> Inputs:
+    """The outputs of stages, with a whole result put in order or cut short by a function.
+
+    Args:
+        inputs: they.
+        what: names the function.
+        function: is applied to all rows of the result each time that it is shown.
+
+    Raises:
+        AnalysisException: Spark's own, if the columns do not take it.
+        PlanError: these are no outputs of stages, or the function needs a column that they do not have any more.
+    """
+    if not inputs.outputs:
+        raise PlanError(
+            f"{what} needs a whole result, and a stream's rows never are one; call it after agg(…), with"
+            " outputMode complete"
+        )
+    function(inputs.shown)
+    step = FrameStep(what, function)
+    try:
+        return _as_shown(inputs, (*inputs.arrangement, step))
+    except AnalysisException as error:
+        moved = _before_what_hides(inputs, step)
+        if moved is None:
+            raise PlanError(
+                f"{what} needs a column that is not in the result any more: {error_text(error)} The result has"
+                f" {', '.join(inputs.template.columns)}; call {what} before the column is renamed or left out"
+            ) from error
+        return moved
+
+
+def _as_shown(inputs: Inputs, arrangement: tuple[FrameStep, ...]) -> Inputs:
+    """The same with an arrangement; Spark's AnalysisException if the columns that are staged do not take it."""
+    stepped(empty_frame(inputs.spark, inputs.template.schema), arrangement)
+    return replace(inputs, arrangement=arrangement)
+
+
+def _before_what_hides(inputs: Inputs, step: FrameStep) -> Inputs | None:
+    """The same with the last operations behind the step instead of before it; None: that does not help."""
+    part = inputs.parts[0]
+    if len(inputs.parts) > 1 or inputs.arrangement or part.origin is None:
+        return None
+    columns = inputs.template.columns
+    for at in range(len(part.steps) - 1, -1, -1):
+        moved = part.steps[at:]
+        if any(one.metrics is not None for one in moved):
+            return None
+        earlier = replace(part, frame=stepped(part.origin.template, part.steps[:at]), steps=part.steps[:at])
+        try:
+            found = _as_shown(replace(inputs, parts=(earlier,)), (step, *moved))
+        except AnalysisException:
+            continue
+        # The whole result is shown once more after a failure.
+        return found if found.shown.columns == columns and is_repeatable(found.shown) else None
+    return None
