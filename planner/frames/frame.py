@@ -6,6 +6,7 @@ applies it; nothing runs before ``start()``.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -44,6 +45,8 @@ from .stateless.mapped_rows import ColumnOrName, listed
 from .transformed import transformed
 from .views import ViewedFrame
 from .writer import MixedStreamWriter
+
+logger = logging.getLogger(__name__)
 
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -323,7 +326,7 @@ class MixedFrame(ColumnAccess, KeyedMethods, ViewedFrame):
         if watermark is None or keeps([part.frame for part in inputs.parts], watermark.event_time):
             return MixedFrame(inputs, watermark)
         event_time = watermark.event_time
-        if event_time not in self._inputs.template.columns:  # lost in a function of batches: a stage would say so
+        if event_time not in self._inputs.template.columns:  # lost in transform(…): a stage would say so
             return MixedFrame(inputs, watermark)
 
         def again(frame: DataFrame, *more: Column) -> DataFrame:
@@ -331,7 +334,15 @@ class MixedFrame(ColumnAccess, KeyedMethods, ViewedFrame):
                 return carrying(frame, carried(frame, event_time), *more)
             return function(frame.withColumn(CARRIER, carried(frame, event_time)))
 
-        return MixedFrame(self._inputs.map(what, again, again), watermark.carried(self._inputs.template))
+        carrying_it = self._inputs.map(what, again, again)
+        if CARRIER not in carrying_it.template.columns:
+            logger.warning(
+                "%s gives columns of its own: the watermark of %s is lost, as in Spark; call withWatermark behind it",
+                what,
+                watermark.label,
+            )
+            return MixedFrame(inputs)
+        return MixedFrame(carrying_it, watermark.carried(self._inputs.template))
 
     def _partitioned(self, what: str, function: Callable[[DataFrame], DataFrame]) -> MixedFrame:
         return MixedFrame(self._inputs.partitioned(what, function), self._watermark)

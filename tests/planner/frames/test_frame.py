@@ -273,6 +273,23 @@ def test_a_watermarked_column_must_still_be_there_at_group_by(both: MixedFrame) 
     timed.drop("ts").groupBy("k")
 
 
+def test_a_function_of_batches_loses_the_watermark_as_in_spark(
+    both: MixedFrame, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its columns are its own, whatever they are called.  What needs no watermark goes on; the log says it."""
+    mapped = (
+        both.select("k", "ts")
+        .withWatermark("ts", "1 hour")
+        .mapInPandas(lambda frames: frames, "k string, ts timestamp")
+    )
+    assert mapped._watermark is None and mapped.columns == ["k", "ts"]
+    assert "mapInPandas gives columns of its own: the watermark of ts is lost" in caplog.text
+    counts = mapped.groupBy("k", F.window("ts", "1 hour")).count().writeStream.format("noop")
+    counts.outputMode("update").plan()
+    with pytest.raises(PlanError, match="watermark"):
+        counts.outputMode("append").plan()
+
+
 def test_a_job_needs_no_keyed_stage(both: MixedFrame) -> None:
     """Rows go to the sink as they are, without the columns that are ours; what a sink cannot take is refused."""
     timed = both.withWatermark("ts", "1 hour").withColumn("ts", F.col("ts") + F.expr("INTERVAL 1 DAY"))
