@@ -217,5 +217,5 @@ class _Plan:
             f"join by {', '.join(self.key_labels)} keeps every row of the {what} side{'s' * (len(for_ever) - 1)} for"
             " ever, as no watermark says when its last partner has come, so the state grows without end: call"
             " withWatermark on both sides, and bound their event times in the condition, as in b.ts BETWEEN a.ts AND"
-            " a.ts + INTERVAL 1 HOUR"
+            " a.ts + INTERVAL 1 HOUR; of a window take F.window_time(window), since window.end has no watermark"
         )
