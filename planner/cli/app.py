@@ -135,8 +135,9 @@ def status(
     check_location(location)
     with failures(as_json):
         found = status_of(location)
-        found.check_measurable(limits)
-    problems = found.problems(limits)
+        problems = found.problems(limits)
+        if not problems:
+            found.check_measurable(limits)
     facts = health.facts_of(found, problems)
     if as_json:
         print_json(facts)

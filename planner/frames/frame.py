@@ -147,7 +147,7 @@ class MixedFrame(ColumnAccess, KeyedMethods, ViewedFrame):
         """
         with columns_explained("orderBy"):
             ordered = arranged(self._inputs, "orderBy", lambda frame: frame.orderBy(*cols, **kwargs))
-        return MixedFrame(ordered, self._watermark)
+        return self._shown(ordered)
 
     sort = orderBy
 
@@ -165,7 +165,7 @@ class MixedFrame(ColumnAccess, KeyedMethods, ViewedFrame):
         """
         outputs = self._inputs.outputs
         if outputs and all(cast(KeyedStage, part.origin).is_aggregate for part in outputs):
-            return MixedFrame(arranged(self._inputs, "limit", lambda frame: frame.limit(num)), self._watermark)
+            return self._shown(arranged(self._inputs, "limit", lambda frame: frame.limit(num)))
         return MixedFrame._of(plan_limit(self._stage_input("limit"), num))
 
     def observe(self, observation: str, *exprs: Column) -> MixedFrame:
@@ -266,6 +266,7 @@ class MixedFrame(ColumnAccess, KeyedMethods, ViewedFrame):
                 f"uid({uid!r}) is not allowed: it names a folder; give 1 to 64 letters, digits, '_', '-' or '.', the"
                 " first of them a letter or digit"
             )
+        self._inputs.check_not_arranged("uid")
         if self._stage is None:
             raise PlanError(
                 f"uid({uid!r}) names a keyed stage; call it right after agg(…), transformWithState(…) or"
@@ -320,7 +321,7 @@ class MixedFrame(ColumnAccess, KeyedMethods, ViewedFrame):
                 shown = arranged(self._inputs, what, function)
             if not is_repeatable(shown.shown):  # it is shown once more after a failure
                 self._inputs.check_not_arranged(what)
-            return MixedFrame(shown, self._watermark)
+            return self._shown(shown)
         with columns_explained(what):
             inputs, watermark = self._inputs.map(what, function, carrying), self._watermark
         if watermark is None or keeps([part.frame for part in inputs.parts], watermark.event_time):
@@ -343,6 +344,11 @@ class MixedFrame(ColumnAccess, KeyedMethods, ViewedFrame):
             )
             return MixedFrame(inputs)
         return MixedFrame(carrying_it, watermark.carried(self._inputs.template))
+
+    def _shown(self, inputs: Inputs) -> MixedFrame:
+        """These rows, of which the whole result is arranged; they may have lost the event time that nobody sees."""
+        lost = self._has_carrier and CARRIER not in inputs.shown.columns
+        return MixedFrame(inputs, None if lost else self._watermark)
 
     def _partitioned(self, what: str, function: Callable[[DataFrame], DataFrame]) -> MixedFrame:
         return MixedFrame(self._inputs.partitioned(what, function), self._watermark)

@@ -17,6 +17,7 @@ from ...runtime.catalyst.spark_plans import is_repeatable
 from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.jvm.spark_errors import error_text
 from ...runtime.operators.frame_steps import FrameStep, stepped
+from .event_time import CARRIER, without_carrier
 from .inputs import Inputs
 
 
@@ -42,11 +43,12 @@ def arranged(inputs: Inputs, what: str, function: Callable[[DataFrame], DataFram
     try:
         return _as_shown(inputs, (*inputs.arrangement, step))
     except AnalysisException as error:
-        moved = _before_what_hides(inputs, step)
+        moved = _with_all_that_hides(inputs, step)
         if moved is None:
+            columns = without_carrier(inputs.template.schema).fieldNames()
             raise PlanError(
                 f"{what} needs a column that is not in the result any more: {error_text(error)} The result has"
-                f" {', '.join(inputs.template.columns)}; call {what} before the column is renamed or left out"
+                f" {', '.join(columns)}; call {what} before the column is renamed or left out"
             ) from error
         return moved
 
@@ -57,21 +59,17 @@ def _as_shown(inputs: Inputs, arrangement: tuple[FrameStep, ...]) -> Inputs:
     return replace(inputs, arrangement=arrangement)
 
 
-def _before_what_hides(inputs: Inputs, step: FrameStep) -> Inputs | None:
-    """The same with the last operations behind the step instead of before it; None: that does not help."""
+def _with_all_that_hides(inputs: Inputs, step: FrameStep) -> Inputs | None:
+    """The same with all that is done to the stage's rows where the result is shown; None: it cannot be done there."""
     part = inputs.parts[0]
-    if len(inputs.parts) > 1 or inputs.arrangement or part.origin is None:
+    if len(inputs.parts) > 1 or part.origin is None or any(one.metrics is not None for one in part.steps):
         return None
-    columns = inputs.template.columns
-    for at in range(len(part.steps) - 1, -1, -1):
-        moved = part.steps[at:]
-        if any(one.metrics is not None for one in moved):
-            return None
-        earlier = replace(part, frame=stepped(part.origin.template, part.steps[:at]), steps=part.steps[:at])
-        try:
-            found = _as_shown(replace(inputs, parts=(earlier,)), (step, *moved))
-        except AnalysisException:
-            continue
-        # The whole result is shown once more after a failure.
-        return found if found.shown.columns == columns and is_repeatable(found.shown) else None
-    return None
+    own = part.origin.output.parts[0]
+    rows = replace(inputs, parts=(replace(part, frame=own.frame, steps=own.steps),))
+    # Nothing that comes behind needs the event time that users do not see.
+    last = FrameStep(step.what, lambda frame: step(frame).drop(CARRIER))
+    try:
+        found = _as_shown(rows, (*part.steps[len(own.steps) :], *inputs.arrangement, last))
+    except AnalysisException:
+        return None
+    return found if is_repeatable(found.shown) else None  # the whole result is shown once more after a failure

@@ -47,6 +47,9 @@ class StageOrigin(Protocol):
     @property
     def template(self) -> DataFrame: ...
 
+    @property
+    def output(self) -> Inputs: ...
+
 
 @dataclass(frozen=True)
 class InputPart:

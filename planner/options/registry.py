@@ -355,6 +355,6 @@ OPTIONS: tuple[Option, ...] = (
         "sorter_spill_dir",
         parse_path,
         "a folder on the executors",
-        "folder into which the sorter spills. Unset: the temporary folder",
+        "folder into which the sorter spills. Unset: a subfolder of `state.local-dir`, or of Spark's scratch folder",
     ),
 )

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from py4j.java_gateway import JavaClass  # type: ignore[import-untyped]
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -117,7 +117,7 @@ def check_file_options(frame: DataFrame) -> None:
         why = _refusal(spark, source.options)
         if why is not None:
             # Spark's message mostly names the option, but not always: the one that fails alone is it.
-            wrong = [(name, value) for name, value in source.options.items() if _refusal(spark, {name: value})]
+            wrong = [(name, value) for name, value in source.options.items() if _refusal(spark, {name: value}) == why]
             named = " with " + ", ".join(f"{name} = {value!r}" for name, value in wrong) if wrong else ""
             raise OptionError(f"live source {redacted(source.name)}{named}: {why}")
 
@@ -128,8 +128,10 @@ def _refusal(spark: SparkSession, options: Mapping[str, str]) -> str | None:
     if found is not None:
         try:
             found(scala_map(spark, options))
-        except (Py4JError, PySparkException) as error:
+        except (Py4JJavaError, PySparkException) as error:
             return spark_says(error)
+        except Py4JError:  # this version of Spark reads them in another way
+            return None
     return None
 
 

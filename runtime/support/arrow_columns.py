@@ -1,4 +1,4 @@
-"""Converts Arrow columns: to a wanted type, from chunks to one array, times to numbers."""
+"""Converts Arrow columns: to a wanted type, from chunks to one array, from structs to columns, times to numbers."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ def unchunked(column: pa.ChunkedArray | pa.Array) -> pa.Array:
         return column.chunk(0)
     found = column if isinstance(column, pa.Array) else column.combine_chunks()
     return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
+
+
+def unpacked(structs: pa.StructArray) -> pa.RecordBatch:
+    """The fields of structs as columns; null where a struct is."""
+    # RecordBatch.from_struct_array takes all rows of a slice's buffers before PyArrow 23.
+    return pa.RecordBatch.from_arrays(structs.flatten(), names=[field.name for field in structs.type])
 
 
 def as_micros(times: pa.Array) -> pa.Int64Array:

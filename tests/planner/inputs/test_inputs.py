@@ -175,6 +175,10 @@ def test_what_spark_supports_on_no_stream_is_refused_at_start(
         ({"maxFilesPerTrigger": "abc"}, "maxfilespertrigger = 'abc'.*positive integer"),
         ({"maxFileAge": "soon", "latestFirst": "true"}, "with maxfileage = 'soon': Time must be specified"),
         ({"cleanSource": "archive"}, "cleansource = 'archive'.*sourceArchiveDir"),
+        (
+            {"cleanSource": "archive", "sourceArchiveDir": "/a", "maxFilesPerTrigger": "x"},
+            r"\] with maxfilespertrigger = 'x': ",
+        ),
         ({"cleanSource": "archve"}, "cleansource = 'archve'.*ARCHIVE,DELETE,OFF"),
     ],
 )

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
+from ....support.arrow_columns import unpacked
 from ....support.batch_spool import BatchSpool
 from ...join.columns import LEFT, RIGHT, SIDE_COLUMN, TIME_COLUMN, side_column
 from ...keyed.keyed_rows import INITIAL_STATE_COLUMN, KIND_COLUMN
@@ -250,7 +251,7 @@ def _taken(side: int, names: list[str], batch: pa.RecordBatch, is_mine: np.ndarr
 
 def _taken_initial(batch: pa.RecordBatch, is_initial: np.ndarray) -> pa.RecordBatch:
     packed = batch.column(INITIAL_STATE_COLUMN).filter(pa.array(is_initial))
-    return pa.RecordBatch.from_struct_array(packed)
+    return unpacked(packed)
 
 
 def _always() -> bool:

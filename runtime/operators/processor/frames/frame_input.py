@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
+from ....support.arrow_columns import unpacked
 from ...keyed.keyed_rows import INITIAL_STATE_COLUMN, KIND_COLUMN
 from .frame_reader import FrameReader, FrameView
 from .frame_settings import NO_LIMIT, FrameSettings
@@ -165,7 +166,7 @@ class _Kinds(Iterator[pa.RecordBatch]):
             if not initial:
                 raise StopIteration
         packed = part.column(INITIAL_STATE_COLUMN).slice(0, initial)
-        return pa.RecordBatch.from_struct_array(packed)
+        return unpacked(packed)
 
     def others(self) -> Iterator[pa.RecordBatch]:
         """The input rows."""

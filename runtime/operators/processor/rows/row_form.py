@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from ....support.arrow_columns import unpacked
 from ...keyed.keyed_rows import INITIAL_STATE_COLUMN, KIND_COLUMN, HandedOver, HandedOverRows
 from .row_reader import RowReader
 from .row_writer import RowBuffer
@@ -108,7 +109,7 @@ class RowInput(HandedOverRows):
         initial = batch.column(INITIAL_STATE_COLUMN)
         if self._initial_schema is None or initial.null_count == len(initial):
             return zip(repeat(None), rows)
-        packed = pa.RecordBatch.from_struct_array(initial)
+        packed = unpacked(initial)
         initial_rows = RowReader(self._initial_schema).rows(packed)
         kinds = batch.column(KIND_COLUMN).to_pylist()
         return ((first if kind == 0 else None, row) for kind, first, row in zip(kinds, initial_rows, rows, strict=True))
