@@ -68,6 +68,7 @@ def facts_of(status: JobStatus, problems: list[str]) -> dict[str, Any]:
             "savepoint": None if run is None or run.ended is None else run.ended.savepoint,
         },
         "phase": status.phase,
+        "eventLog": status.standing.has_event_log,
         "backlog": _backlog(status),
         "realTime": _real_time(status),
         "epoch": _epoch(status),
@@ -165,7 +166,7 @@ def show_status(found: dict[str, Any]) -> None:
         facts.append(("error", run["error"]))
     if found["phase"] is not None:
         facts.append(("phase", found["phase"]))
-    elif found["running"]:
+    elif found["running"] and not found["eventLog"]:
         facts.append(("phase", "unknown: the job writes no event log (execution.event-log.enabled = false)"))
     if backlog is not None:
         part = "" if backlog["fraction"] is None else f"{percent(backlog['fraction'])}, "

@@ -1,7 +1,7 @@
 """Puts a whole result in order or cuts it short: the rows are staged first, so only columns of the result can be used.
 
-Spark sorts by columns that a ``select`` has hidden, too: it sorts before it.  Here the operations that hide them move
-behind the sorting, to where the result is shown.
+Spark sorts by columns that a ``select`` has hidden, too.  Where that is asked for, the stage's own rows are staged, and
+all that was done to them is done where the result is shown, so that Spark finds the column there.
 """
 
 from __future__ import annotations

@@ -41,6 +41,11 @@ def java_class(spark: SparkSession, name: str) -> Any:
     return known[name]
 
 
+def name_of_class(spark: SparkSession, names: Sequence[str]) -> str | None:
+    """The first of these whole names that is a class: versions of Spark move them; None: none is."""
+    return next((name for name in names if isinstance(java_class(spark, name), JavaClass)), None)
+
+
 def simple_class_name(value: Any) -> str:
     """The simple name of a Java object's class.
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from py4j.java_gateway import JavaClass  # type: ignore[import-untyped]
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -19,7 +18,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from ...errors import QueryError
 from ..catalyst.spark_expressions import class_name, items
-from ..jvm.gateway import java_class, scala_option
+from ..jvm.gateway import java_class, name_of_class, scala_option
 
 _PACKAGE = "org.apache.spark.sql.execution.streaming"
 #: Where versions of Spark have the source.
@@ -48,12 +47,12 @@ class FileCleaner:
 
     def entry(self, path: str, modified_ms: int, batch: int) -> Any:
         """A file as Spark's log and cleaners have it; arguments are those of :meth:`clean`."""
-        return java_class(self.spark, f"{_place(self.spark)}$FileEntry")(path, modified_ms, batch)
+        return java_class(self.spark, f"{name_of_class(self.spark, _PLACES)}$FileEntry")(path, modified_ms, batch)
 
 
 def can_be_taken(spark: SparkSession) -> bool:
     """Whether this version of Spark keeps its cleaners where they are looked for."""
-    place = _place(spark)
+    place = name_of_class(spark, _PLACES)
     if place is None:
         return False
     try:
@@ -100,7 +99,3 @@ def take_cleaners(spark: SparkSession, query: StreamingQuery) -> Mapping[int, Fi
             field.set(source, scala_option(spark))
             taken[len(found) - 1] = FileCleaner(spark, held.get())
     return taken
-
-
-def _place(spark: SparkSession) -> str | None:
-    return next((name for name in _PLACES if isinstance(java_class(spark, name), JavaClass)), None)

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from py4j.java_gateway import JavaClass  # type: ignore[import-untyped]
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ...errors import OptionError
 from ..catalyst.spark_expressions import class_name, items
 from ..catalyst.spark_plans import analyzed, leaves
-from ..jvm.gateway import java_class, scala_entries, scala_map
+from ..jvm.gateway import java_class, name_of_class, scala_entries, scala_map
 from ..jvm.spark_errors import spark_says
 from ..support.redaction import redacted
 
@@ -119,19 +118,20 @@ def check_file_options(frame: DataFrame) -> None:
             # Spark's message mostly names the option, but not always: the one that fails alone is it.
             wrong = [(name, value) for name, value in source.options.items() if _refusal(spark, {name: value}) == why]
             named = " with " + ", ".join(f"{name} = {value!r}" for name, value in wrong) if wrong else ""
-            raise OptionError(f"live source {redacted(source.name)}{named}: {why}")
+            raise OptionError(redacted(f"live source {source.name}{named}: {why}"))
 
 
 def _refusal(spark: SparkSession, options: Mapping[str, str]) -> str | None:
     """What Spark says against options of a stream of files; None: nothing."""
-    found = next((one for name in _FILE_OPTIONS if isinstance(one := java_class(spark, name), JavaClass)), None)
-    if found is not None:
-        try:
-            found(scala_map(spark, options))
-        except (Py4JJavaError, PySparkException) as error:
-            return spark_says(error)
-        except Py4JError:  # this version of Spark reads them in another way
-            return None
+    place = name_of_class(spark, _FILE_OPTIONS)
+    if place is None:
+        return None
+    try:
+        java_class(spark, place)(scala_map(spark, options))
+    except (Py4JJavaError, PySparkException) as error:
+        return spark_says(error)
+    except Py4JError:  # this version of Spark reads them in another way
+        pass
     return None
 
 

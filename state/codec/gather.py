@@ -1,7 +1,8 @@
 """Picks values of Arrow columns: what ``take`` and ``filter`` do, several times faster, above all with nulls.
 
 PyArrow looks at each index twice, once to see that it is in range, and values with nulls one by one.  Here indices come
-from sorting the same rows, so they are in range, and values and nulls are picked apart, each as fast as without nulls.
+from sorting or filtering the same rows, so they are in range; values and nulls are picked apart, each as fast as where
+there are no nulls.
 """
 
 from __future__ import annotations

@@ -164,12 +164,12 @@ class Batch:
         """The values of an expression in those rows for which ``mask`` is true; anything elsewhere."""
         if value.function == "constant" or not value.can_fail or value in self._known:
             return self.of(value)
-        places = np.flatnonzero(mask.to_numpy(zero_copy_only=False))
+        places = places_where(mask)
         if len(places) == self.rows.num_rows:
             return self.of(value)
-        some = Batch(self.rows.take(pa.array(places))).of(value)
+        some = Batch(gathered_rows(self.rows, places)).of(value)
         back = np.zeros(self.rows.num_rows, dtype=np.int64)
-        back[places] = np.arange(len(places))
+        back[places.to_numpy()] = np.arange(len(places))
         return some.take(pa.array(back)) if len(places) else pa.nulls(self.rows.num_rows, value.type)
 
     def _computed(self, value: Value) -> Any:

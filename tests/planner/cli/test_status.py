@@ -390,6 +390,7 @@ def test_a_limit_of_a_run_without_an_event_log_cannot_be_checked(tmp_path: Path)
     try:
         code, found = ask(tmp_path)
         assert (code, found["running"], found["healthy"], found["phase"]) == (0, True, True, None)
+        assert found["eventLog"] is False
         code, found = ask(tmp_path, "--max-silence", "10 min")
         assert code == 1 and "execution.event-log.enabled" in found["error"]["message"]
         text = CliRunner().invoke(app, ["status", str(tmp_path)])
