@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from ...errors import PlanError
 from ...runtime.catalyst.spark_plans import is_repeatable
 from ...runtime.catalyst.spark_session import empty_frame
+from ...runtime.jvm.log_levels import unlogged
 from ...runtime.jvm.spark_errors import error_text
 from ...runtime.operators.frame_steps import FrameStep, stepped
 from .event_time import CARRIER, without_carrier
@@ -55,7 +56,8 @@ def arranged(inputs: Inputs, what: str, function: Callable[[DataFrame], DataFram
 
 def _as_shown(inputs: Inputs, arrangement: tuple[FrameStep, ...]) -> Inputs:
     """The same with an arrangement; Spark's AnalysisException if the columns that are staged do not take it."""
-    stepped(empty_frame(inputs.spark, inputs.template.schema), arrangement)
+    with unlogged():
+        stepped(empty_frame(inputs.spark, inputs.template.schema), arrangement)
     return replace(inputs, arrangement=arrangement)
 
 

@@ -1,11 +1,14 @@
-"""Levels of Spark's loggers, which are changed for a moment and put back."""
+"""Loggers of Spark and PySpark that are quiet for a moment."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from logging import LogRecord
 from typing import TYPE_CHECKING
+
+from pyspark.logger import PySparkLogger
 
 from .gateway import java_class
 
@@ -43,3 +46,19 @@ def changed(spark: SparkSession, levels: Mapping[str, str]) -> Iterator[None]:
                 else:  # a level of its own, whichever, would have it print what sc.setLogLevel() says nobody wants
                     context.getConfiguration().removeLogger(name)
             context.updateLoggers()
+
+
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """Keeps PySpark from logging this thread's errors: what is tried here is not what the user has written."""
+    thread = threading.get_ident()
+
+    def is_elsewhere(record: LogRecord) -> bool:
+        return record.thread != thread
+
+    with ExitStack() as stack:
+        for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+            logger = PySparkLogger.getLogger(name)
+            logger.addFilter(is_elsewhere)
+            stack.callback(logger.removeFilter, is_elsewhere)
+        yield

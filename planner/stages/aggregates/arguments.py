@@ -9,15 +9,11 @@ literal in it means.  Such an argument goes to Spark as the expression that it i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from logging import LogRecord
-from threading import get_ident
 from typing import Any
 
 from pyspark.errors import AnalysisException, IllegalArgumentException
-from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import DataType, DecimalType, StructField
 
@@ -37,6 +33,7 @@ from ....runtime.catalyst.spark_expressions import (
     with_attributes,
 )
 from ....runtime.catalyst.spark_plans import analyzed, output_of, whole_plans
+from ....runtime.jvm.log_levels import unlogged
 from ....runtime.jvm.spark_errors import error_text
 from ....runtime.operators.aggregate.buffers import DecimalSumBuffer
 from ....runtime.operators.arrival_order import ARRIVAL_COLUMNS
@@ -108,7 +105,7 @@ class ArgumentPlanner:
         expressions: dict[int, Any] = {}
         while True:
             try:
-                with _unlogged():
+                with unlogged():
                     columns = self._columns(expressions)
                     fields, said = self._analyzed(columns, [self._probe(place, expressions) for place in doubtful])
                 wrong = [place for place, one in zip(doubtful, said, strict=True) if not self._is(place, one)]
@@ -246,7 +243,7 @@ class ArgumentPlanner:
     def _alone(self, place: int, expressions: Mapping[int, Any]) -> Any:
         """What Spark takes an argument for; None: it cannot tell."""
         try:
-            with _unlogged():
+            with unlogged():
                 _, [said] = self._analyzed([], [self._probe(place, expressions)])
         except _NOT_TAKEN:
             return None
@@ -262,7 +259,7 @@ class ArgumentPlanner:
         """The error for the column that Spark does not take, though it takes all arguments."""
         for label, column in zip(self._partials.written(self._texts_with({})), self._columns(expressions), strict=True):
             try:
-                with _unlogged():
+                with unlogged():
                     self._grouped.agg(column)
             except _NOT_TAKEN as error:
                 return _refusal(label, error_text(error))
@@ -276,21 +273,6 @@ def _fits_64_bits(sum_type: DataType) -> bool:
     """
     # Spark's sum has ten digits more than its values, if it can.
     return isinstance(sum_type, DecimalType) and sum_type.precision <= 28 and sum_type.scale <= _MOST_SCALE
-
-
-@contextmanager
-def _unlogged() -> Iterator[None]:
-    """Keeps PySpark from logging this thread's errors in SQL: the user has not written these texts."""
-    logger, thread = PySparkLogger.getLogger("SQLQueryContextLogger"), get_ident()
-
-    def is_elsewhere(record: LogRecord) -> bool:
-        return record.thread != thread
-
-    logger.addFilter(is_elsewhere)
-    try:
-        yield
-    finally:
-        logger.removeFilter(is_elsewhere)
 
 
 def _refusal(sql: str, why: str) -> PlanError:
