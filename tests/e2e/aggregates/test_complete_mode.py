@@ -143,7 +143,7 @@ def test_a_bounded_job_gives_its_result_once(world: World, mode: str) -> None:
 def test_a_result_is_in_the_order_of_a_column_that_is_hidden(
     world: World, shown: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """As in Spark, which sorts before what hides it; so does the table that is shown.  Nothing is logged as an error."""
+    """As in Spark, which sorts before what hides it; so does the table that is shown.  No error is logged."""
     frame = shown(totals(world.read(PARTS[0], live=False).withWatermark("ts", "0 seconds")))
     assert "UNRESOLVED_COLUMN" not in capfd.readouterr().err
     writer = frame.writeStream.outputMode("complete").format("memory").queryName("in_hidden_order")
