@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql import Column
@@ -14,6 +15,7 @@ from ...errors import PlanError, not_supported
 from ...runtime.catalyst.columns import quoted as quoted_name
 from ...runtime.catalyst.star_columns import starred
 from ...runtime.operators.aggregate.grouping import GroupingSets
+from ..inputs.file_metadata import with_file_metadata
 from ..inputs.schemas import find_column, is_path, missing_column, quoted_columns
 from ..stages.aggregates.computed_arguments import with_computed_arguments
 from ..stages.aggregates.functions import CallsFunctionError
@@ -125,10 +127,11 @@ class MixedGroupedData(ProcessorMethods[Frame]):
         return self._result(self._aggregate(self._own.aggregates(columns)))
 
     def _aggregate(self, given: Any) -> KeyedStage:
+        rows = replace(self._rows, inputs=with_file_metadata(self._rows.inputs, (*self._keys.given, *given)))
         try:
-            return aggregate_stage(self._rows, self._keys, given, self._grouping, self._pivot)
+            return aggregate_stage(rows, self._keys, given, self._grouping, self._pivot)
         except CallsFunctionError as error:  # few do, and to look for it takes an analysis
-            computed = with_computed_arguments(self._rows, self._keys, given)
+            computed = with_computed_arguments(rows, self._keys, given)
             if computed is None:
                 raise PlanError(*error.args) from None
         rows, given = computed

@@ -234,6 +234,8 @@ class KeyedOperator(ABC):
     uses_processing_time: bool = False
     #: True if it registers timers of its own, which may fire between the rows of a key.
     has_timers: bool = False
+    #: True if it may hand on a row while another one, due earlier, waits for the watermark.
+    emits_out_of_order: bool = False
     #: True if the operator has something to do when its input ends, after all timers: an epoch with ``ending`` set.
     has_end_hooks: bool = False
     #: Class of the user's processor, for errors; None: it has none.

@@ -125,4 +125,4 @@ class LimitOperator(KeyedOperator):
         if self.event_time is not None and context.feeds_a_stage:
             times = batch.column(self.event_time)
         rows = pa.RecordBatch.from_arrays(columns, schema=schema)
-        context.emit(rows, emitted_by_time(times, context.epoch.watermark_ms, context.epoch.delay_ms))
+        context.emit(rows, emitted_by_time(times, context.epoch.late_watermark_ms, context.epoch.delay_ms))

@@ -91,7 +91,6 @@ class JoinModel(Model):
     def epoch(self, rows: Sequence[Emitted], turn: Turn) -> tuple[list[Emitted], list[Emitted]]:
         used, late = split(rows, turn.late_ms, lambda time_us: time_us < turn.late_ms * 1000)
         out = []
-        low_ms = turn.shown_ms if turn.clock is None else turn.clock[0]
         for one in used:
             mine = [one.row, False]
             for other in self.waiting:
@@ -101,7 +100,7 @@ class JoinModel(Model):
                     time_ms = max(left[1], right[1]) // 1000 - turn.delay_ms
                     time_ms = time_ms if turn.clock is None else min(time_ms, turn.clock[2])
                     row = self.kind.out(left[0], left[1], right[1], True, True)
-                    out.append(Emitted(row, max(time_ms, low_ms)))
+                    out.append(Emitted(row, max(time_ms, turn.late_ms)))
             self.waiting.append(mine)
         outer = {"left": (1,), "right": (0,), "full": (0, 1)}.get(self.kind.how, ())
         over = [one for one in self.waiting if turn.firing_ms > MIN_WATERMARK and self.due_ms(one[0]) <= turn.firing_ms]

@@ -56,8 +56,6 @@ class Turn:
     #: What it had fired up to: rows behind it are late.  MIN: none are.
     late_ms: int
     firing_ms: int
-    #: What is shown in live epochs; MIN in a pass over a backlog.
-    shown_ms: int
     #: Where the watermark of in-order starts, how far it stays behind times, and how far it goes; None: after-rows.
     clock: tuple[int, int, int] | None = None
     delay_ms: int = 0
@@ -385,5 +383,5 @@ class UniqueModel(Model):
             if key not in self.seen:
                 self.seen.add(key)
                 came_ms = MIN_WATERMARK if one.time_us is None else one.time_us // 1000 - turn.delay_ms
-                out.append(Emitted(one.row, max(came_ms, turn.shown_ms)))
+                out.append(Emitted(one.row, max(came_ms, turn.late_ms)))
         return out, late

@@ -165,16 +165,22 @@ class Stage:
     origins: tuple[str, ...] = ("",)
     delay_ms: int = 0
     condition: Callable[[Row], bool] = lambda row: True
+    #: It has keys of its own.
+    rekeyed: bool = False
+
+    def taken(self, rows: Sequence[Row]) -> list[Row]:
+        """What it takes of rows."""
+        return [("ab"[v % 2] if self.rekeyed else k, time, v) for k, time, v in rows if self.condition((k, time, v))]
 
 
-def _step(kind: Kind | None, condition: Callable[[Row], bool]) -> FrameStep:
+def _step(kind: Kind | None, stage: Stage) -> FrameStep:
     """The operations between a stage (or a source) and the next."""
 
     def function(frame: Any) -> Any:
         rows = [
             {**dict(zip(ROW.names, out, strict=True)), EMITTED_COLUMN: row.get(EMITTED_COLUMN)}
             for row in dicts(frame)
-            if condition(out := (row["k"], row["ts"], row["v"]) if kind is None else kind.handed_on(row))
+            for out in stage.taken([(row["k"], row["ts"], row["v"]) if kind is None else kind.handed_on(row)])
         ]
         made = LocalRows(pa.Table.from_pylist(rows, ROW.append(pa.field(EMITTED_COLUMN, pa.int64()))))
         return made if EMITTED_COLUMN in frame.columns else made.drop(EMITTED_COLUMN)
@@ -225,16 +231,14 @@ class Job(LocalJob):
     def _spec(self, stage: Stage, in_order: bool) -> StageSpec:
         reads = "" in stage.origins
         edges = tuple(
-            StageEdge(origin, (_step(self.kinds[origin], stage.condition),), stage.delay_ms)
-            for origin in stage.origins
-            if origin
+            StageEdge(origin, (_step(self.kinds[origin], stage),), stage.delay_ms) for origin in stage.origins if origin
         )
         return StageSpec(
             operator=stage.kind.operator(stage.uid, follows=bool(edges), in_order=in_order),
             event_time=stage.kind.event_time,
             watermark_delay_ms=stage.delay_ms,
             edges=edges,
-            reads=(LaneRead(0, (_step(None, stage.condition),)),) if reads else (),
+            reads=(LaneRead(0, (_step(None, stage),)),) if reads else (),
             delays_ms={one.name: stage.delay_ms for one in self._inputs if reads},
         )
 

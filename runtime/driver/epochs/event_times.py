@@ -51,16 +51,17 @@ class EventTimes:
     def fires_at_once(self) -> bool:
         """Whether a live epoch has to fire up to where its own rows bring the watermark.
 
-        Under in-order a processor's timers fire as far as the rows of their own key go.  A later stage with timers, by
-        whatever keys, and one with several inputs must not get what keys without rows have due until then behind that.
+        Under in-order the timers of a key fire as far as its rows go.  What earlier stages have due until then must not
+        come behind that: what waits for the watermark while later rows of the same stage go out, or of another input.
         """
-        ahead: set[str] = set()
+        out_of_order: set[str] = set()
         for stage in self.job.stages:
-            in_order, behind = self.in_order(stage), any(edge.origin in ahead for edge in stage.edges)
-            if in_order and stage.edges and (behind or len(stage.edges) + len(stage.reads) > 1):
+            origins = {edge.origin for edge in stage.edges}
+            mixed = bool(origins and (len(stage.edges) + len(stage.reads) > 1 or origins & out_of_order))
+            if mixed and self.in_order(stage):
                 return True
-            if behind or (in_order and stage.operator.processor_name is not None):
-                ahead.add(stage.uid)  # rows of one of its keys may go out before others that were due earlier
+            if mixed or stage.operator.emits_out_of_order:
+                out_of_order.add(stage.uid)
         return False
 
     def look_ahead(

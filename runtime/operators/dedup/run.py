@@ -225,7 +225,7 @@ class DedupRun:
         """The watermark that the orderly stream brings each row at."""
         column = self._operator.row_time_column
         times = None if column is None or not self._context.feeds_a_stage else batch.column(column)
-        return emitted_by_time(times, self._epoch.watermark_ms, self._epoch.delay_ms)
+        return emitted_by_time(times, self._epoch.late_watermark_ms, self._epoch.delay_ms)
 
     def _expiry_ms(self, work: Work) -> np.ndarray:
         """The watermark at which each key goes; MAX: it stays.  Of a key with state and a delay it is not known."""

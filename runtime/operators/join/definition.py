@@ -152,6 +152,7 @@ class StreamJoin(KeyedOperator):
         self.output_schema = output.schema
         self.output_arrow_schema = arrow_schema(output.schema)
         self.uses_event_time = any(side.event_time is not None for side in self.sides)
+        self.emits_out_of_order = bool(self.outer_sides)
         self.registry = StateRegistry()
         for name in (CHUNKS, MARKS, HEADS):
             self.registry.declare(name, "value", self.state_schema())

@@ -31,9 +31,8 @@ class JoinOutput:
         self._has_keys = any(name in operator.key_columns for names in self._sources for name in names)
         epoch = context.epoch
         self._delay_ms = epoch.delay_ms if epoch.in_order is None else epoch.in_order.delay_ms
-        self._low_ms = epoch.watermark_ms if epoch.in_order is None else epoch.in_order.fired_ms
         self._upto_ms = None if epoch.in_order is None else epoch.in_order.upto_ms
-        #: What was over up to here is gone: what is over since goes when it is, wherever the watermark is by now.
+        #: What came or was over up to here is gone: the rest goes at its own time, wherever the watermark is by now.
         self._gone_ms = epoch.late_watermark_ms
 
     def pairs(
@@ -109,7 +108,7 @@ class JoinOutput:
         reached_ms = np.where(times_us == NO_TIME, MIN_WATERMARK, times_us // 1000 - self._delay_ms)
         if self._upto_ms is not None:
             reached_ms = np.minimum(reached_ms, self._upto_ms)
-        return np.maximum(reached_ms, self._low_ms)
+        return np.maximum(reached_ms, self._gone_ms)
 
 
 def _first(columns: list[pa.Array]) -> pa.Array:

@@ -135,7 +135,7 @@ class ProcessorStage(KeyedOperator):
         self.event_time = rows.event_time
         self.uses_event_time = time_mode == "eventTime"
         self.uses_processing_time = time_mode == "processingTime"
-        self.has_timers = self.uses_event_time
+        self.has_timers = self.emits_out_of_order = self.uses_event_time
         self.hooks = ProcessorHooks.of(processor)
         self.has_end_hooks = bool(self.hooks.at_end)
         self.takes_events = callable(getattr(processor, "handleEvent", None))

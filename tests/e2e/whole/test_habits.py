@@ -36,3 +36,20 @@ def test_a_frame_is_called_by_its_alias_and_deduplicated_in_a_function(spark: Sp
     assert ways.ours(totals) == expected
     assert ways.ours(totals, history=1) == expected
     assert len(expected) == 4
+
+
+def rows_by_file(frames: Frames) -> Any:
+    """What nobody has selected before: the hidden column of files."""
+    rows = frames("rows").withWatermark("ts", "10 seconds")
+    largest = F.max(F.col("_metadata.file_size")).alias("bytes")
+    return rows.groupBy(F.window("ts", "10 seconds"), "_metadata.file_name").agg(F.count("*").alias("n"), largest)
+
+
+@pytest.mark.slow
+def test_rows_are_grouped_by_their_files(spark: SparkSession, tmp_path: Path) -> None:
+    """``groupBy`` and ``agg`` see ``_metadata`` of history and live files, as stock's do."""
+    ways = TwoWays(spark, tmp_path, BATCHES)
+    expected = ways.stock(rows_by_file)
+    assert ways.ours(rows_by_file) == expected
+    assert ways.ours(rows_by_file, history=1) == expected
+    assert len(expected) == 3
