@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ...errors import PlanError, not_supported
+from ...runtime.catalyst.plain_plans import difference, plain_plan
 from ...runtime.catalyst.spark_expressions import (
     as_column,
     attribute,
@@ -25,15 +26,7 @@ from ...runtime.catalyst.spark_expressions import (
     without_alias,
 )
 from ...runtime.catalyst.spark_plans import frame_of
-from ...runtime.catalyst.sql_statements import (
-    difference,
-    hint_name,
-    leaf_called,
-    ordering,
-    outer_generator,
-    plain_plan,
-    text_of,
-)
+from ...runtime.catalyst.sql_statements import hint_name, leaf_called, ordering, outer_generator, text_of
 from ...runtime.jvm.spark_errors import error_text
 from ..inputs.schemas import quoted_columns, same_type
 from .aggregation import Aggregation, written_sets

@@ -14,7 +14,15 @@ from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untype
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, SparkSession
 
-from ..jvm.gateway import java_class, scala_object, scala_option, scala_sequence, session_state, simple_class_name
+from ..jvm.gateway import (
+    java_array,
+    java_class,
+    scala_object,
+    scala_option,
+    scala_sequence,
+    session_state,
+    simple_class_name,
+)
 
 _CATALYST = "org.apache.spark.sql.catalyst."
 #: What a member of an expression raises that this version of Spark does not have.
@@ -238,3 +246,12 @@ def ignoring_nulls(aggregate: Any) -> Any:
         return aggregate
     other = function.copy(function.child(), True)
     return other.toAggregateExpression(aggregate.isDistinct(), aggregate.filter())
+
+
+def with_members(spark: SparkSession, node: Any, members: Mapping[str, Any]) -> Any:
+    """A copy of a node with other values of some of its members, by their names."""
+    values = [
+        members[name] if (name := str(node.productElementName(at))) in members else node.productElement(at)
+        for at in range(node.productArity())
+    ]
+    return node.makeCopy(java_array(spark, values))

@@ -1,4 +1,4 @@
-"""Statements in SQL as Spark's analyzer has resolved them: made plain, read node by node, and compared.
+"""Statements in SQL as Spark's analyzer has resolved them, read node by node.
 
 Plans and expressions are handles, as in :mod:`.spark_expressions`.
 """
@@ -6,95 +6,35 @@ Plans and expressions are handles, as in :mod:`.spark_expressions`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from operator import is_
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from ..jvm.gateway import java_array, java_class, java_type, scala_option, scala_sequence
+from ..jvm.gateway import java_class, java_type, scala_option, scala_sequence
 from .spark_expressions import (
     NO_SUCH_MEMBER,
     as_column,
     class_name,
-    is_attribute,
     items,
     parsed,
     replaced,
     tree,
     with_children,
+    with_members,
 )
 from .spark_plans import analyzed, frame_of
 
-_ANALYSIS, _OPTIMIZER = "org.apache.spark.sql.catalyst.analysis", "org.apache.spark.sql.catalyst.optimizer"
-_LOGICAL = "org.apache.spark.sql.catalyst.plans.logical"
-#: Spark's rules by which a plan is written with fewer kinds of nodes: every one gives the same rows.
-_PLAIN = (
-    f"{_ANALYSIS}.EliminateSubqueryAliases",
-    f"{_ANALYSIS}.EliminateView",
-    "org.apache.spark.sql.catalyst.expressions.EliminatePipeOperators",
-    f"{_OPTIMIZER}.OptimizeOneRowRelationSubquery",
-    f"{_OPTIMIZER}.ReplaceDistinctWithAggregate",
-    f"{_OPTIMIZER}.PushPredicateThroughJoin",
-    f"{_OPTIMIZER}.SimplifyCasts",  # a view of a text casts each column to its type, which would end its event time
-)
-#: Spark's names of the joins that are the same with their sides swapped, as ``JoinType`` takes them then.
-_SWAPPED = {"INNER": "inner", "CROSS": "cross", "RIGHT OUTER": "leftouter"}
-#: Spark's rules by which two ways to write the same projections become one.
-_COLLAPSING = ("RemoveRedundantAliases", "RemoveNoopOperators", "CombineUnions")
-#: Nodes that give columns names, and their members that hold these columns.
-_RENAMING = {"Project": "projectList", "Aggregate": "aggregateExpressions"}
+_ANALYSIS = "org.apache.spark.sql.catalyst.analysis"
 #: Stands for an argument of a call that is parsed.
-_PARAMETER = "__parameter"
+PARAMETER = "__parameter"
 #: What the rows are called whose columns a subquery reads.
 OUTER = "__outer"
 _SUBQUERIES = ("Exists", "ListQuery", "ScalarSubquery")
-#: So many levels of projections become one.
-_ROUNDS = 8
-#: Beside the first; each is false by default.
-_INLINING_ARGUMENTS = 3
 #: A leaf of a streaming source of the second kind.
 _STREAM = "StreamingRelationV2"
 _PYTHON_SOURCES = "org.apache.spark.sql.execution.datasources.v2.python"
-
-
-def plain_plan(frame: DataFrame) -> Any:
-    """The analyzed plan of a frame without views, names of relations and common table expressions."""
-    spark = frame.sparkSession
-    plan = _inlining(spark).apply(analyzed(frame))
-    for rule in _PLAIN:
-        try:
-            plan = java_class(spark, rule).apply(plan)
-        except (NO_SUCH_MEMBER, TypeError):  # this version of Spark does not have it
-            continue
-    return _stream_first(spark, _without_qualifiers(spark, plan))
-
-
-def difference(one: DataFrame, plan: Any) -> Any:
-    """The lowest node of a plan that a frame's plan differs from, both collapsed and canonicalised by Spark.
-
-    Args:
-        one: the frame.
-        plan: the other one's :func:`plain_plan`.
-
-    Returns:
-        A node; None: the plans are the same.
-    """
-    spark = one.sparkSession
-    mine, other = (_collapsed(spark, each) for each in (plain_plan(one), plan))
-    if _is_same(mine, other):
-        return None
-    while True:
-        pairs = list(zip(items(mine.children()), items(other.children()), strict=False))
-        below = next(((here, there) for here, there in pairs if not _is_same(here, there)), None)
-        if below is None or class_name(mine) != class_name(other):
-            return other
-        mine, other = below
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    return bool(one.canonicalized().equals(other.canonicalized()))
 
 
 def stream_option(leaf: Any, name: str) -> str | None:
@@ -132,7 +72,7 @@ def failing_stream(
         "table": table,
         "output": java_class(spark, "org.apache.spark.sql.catalyst.types.DataTypeUtils").toAttributes(java_schema),
     }
-    return frame_of(spark, _with_members(spark, leaf, members))
+    return frame_of(spark, with_members(spark, leaf, members))
 
 
 def hint_name(hint: Any) -> str | None:
@@ -151,7 +91,7 @@ def leaf_called(spark: SparkSession, leaf: Any, names: list[str]) -> DataFrame:
     """
     columns = [column.withName(name) for column, name in zip(items(leaf.output()), names, strict=True)]
     sequence = java_class(spark, "org.apache.spark.api.python.PythonUtils").toSeq(columns)
-    return frame_of(spark, _with_members(spark, leaf, {"output": sequence}))
+    return frame_of(spark, with_members(spark, leaf, {"output": sequence}))
 
 
 def ordering(spark: SparkSession, order: Any, expression: Any) -> Column:
@@ -192,17 +132,17 @@ def over(spark: SparkSession, node: Any, other: Callable[[Any], Any]) -> Any:
             value = java_class(spark, f"{_ANALYSIS}.UnresolvedExtractValue")
             return value(over(spark, one.child(), other), parsed(spark, literal(str(one.extractFieldName()))))
         if any(class_name(child) == "With" for child in items(one.children())):
-            given = [over(spark, each, other) for each in _arguments(one)]
-            names = [f"`{_PARAMETER}{at}`" for at in range(len(given))]
-            places = {f"{_PARAMETER}{at}": each for at, each in enumerate(given)}
+            given = [over(spark, each, other) for each in arguments(one)]
+            names = [f"`{PARAMETER}{at}`" for at in range(len(given))]
+            places = {f"{PARAMETER}{at}": each for at, each in enumerate(given)}
             call = parsed(spark, f"{one.prettyName()}({', '.join(names)})")
-            return replaced(spark, call, lambda each: places.get(_name_of(each)))
+            return replaced(spark, call, lambda each: places.get(name_of(each)))
         return None
 
     return replaced(spark, node, called)
 
 
-def _arguments(call: Any) -> list[Any]:
+def arguments(call: Any) -> list[Any]:
     """The arguments of a call that Spark has written out; those of BETWEEN as they are now, and not as they were."""
     kinds = ("GreaterThanOrEqual", "LessThanOrEqual")
     common = call.children().apply(0)
@@ -213,7 +153,8 @@ def _arguments(call: Any) -> list[Any]:
     return [values[0].child(), *[bound.children().apply(1) for bound in bounds]]
 
 
-def _name_of(node: Any) -> str:
+def name_of(node: Any) -> str:
+    """The name that an unresolved column has; anything else has none."""
     return str(node.name()) if class_name(node) == "UnresolvedAttribute" else ""
 
 
@@ -246,11 +187,11 @@ def correlated(spark: SparkSession, subquery: Any, other: Callable[[Any], str]) 
         return attribute(scala_sequence(spark, [OUTER, other(one.e())]))
 
     def filtered(node: Any) -> Any:
-        node = _over_changed(spark, node, filtered)
+        node = over_changed(spark, node, filtered)
         if class_name(node) != "Filter":
             return node
         condition = replaced(spark, node.condition(), outer)
-        return node if condition is node.condition() else _with_members(spark, node, {"condition": condition})
+        return node if condition is node.condition() else with_members(spark, node, {"condition": condition})
 
     plan = filtered(subquery.plan())
     if "outer(" in str(plan.toString()):
@@ -275,90 +216,8 @@ def text_of(node: Any) -> str | None:
         return None
 
 
-# -- inside ------------------------------------------------------------------------------------------------------------
-
-
-def _inlining(spark: SparkSession) -> Any:
-    """Spark's rule that puts each common table expression where it is read; newer versions take more arguments."""
-    rule = java_class(spark, f"{_OPTIMIZER}.InlineCTE")
-    for others in range(_INLINING_ARGUMENTS):
-        try:
-            return rule(True, *[False] * others)
-        except NO_SUCH_MEMBER:
-            continue
-    return rule(True, *[False] * _INLINING_ARGUMENTS)
-
-
-def _collapsed(spark: SparkSession, plan: Any) -> Any:
-    collapse = java_class(spark, f"{_OPTIMIZER}.CollapseProject")
-    rules = [java_class(spark, f"{_OPTIMIZER}.{rule}") for rule in _COLLAPSING]
-    for _ in range(_ROUNDS):
-        before, plan = plan, collapse.apply(plan, True)  # whatever it costs: this plan never runs
-        plan = _without_new_names(spark, plan)
-        for rule in rules:
-            plan = rule.apply(plan)
-        if plan.fastEquals(before):
-            break
-    return plan
-
-
-def _over_changed(spark: SparkSession, node: Any, change: Callable[[Any], Any]) -> Any:
+def over_changed(spark: SparkSession, node: Any, change: Callable[[Any], Any]) -> Any:
     """A node of a plan over its children as they are after a change; the same node if none has changed."""
     children = list(items(node.children()))
     others = list(map(change, children))
     return node if all(map(is_, others, children)) else with_children(spark, node, others)
-
-
-def _without_new_names(spark: SparkSession, node: Any) -> Any:
-    """A plan that gives no column a new name, so that Spark's rule takes such aliases for redundant.
-
-    Calls of frames rename a column of a join's right side for a while if the left side has one of its name.
-    """
-    node = _over_changed(spark, node, partial(_without_new_names, spark))
-    member = _RENAMING.get(class_name(node))
-    if member is None:
-        return node
-    given = list(items(getattr(node, member)()))
-    named = [_under_its_own_name(spark, column) for column in given]
-    if all(map(is_, named, given)):
-        return node
-    return _with_members(spark, node, {member: scala_sequence(spark, named)})
-
-
-def _under_its_own_name(spark: SparkSession, column: Any) -> Any:
-    """A column; if it is another one under a new name, that one under its own."""
-    if class_name(column) != "Alias" or not is_attribute(column.child()):
-        return column
-    child = column.child()
-    alias = java_class(spark, "org.apache.spark.sql.catalyst.expressions.Alias")
-    metadata = scala_option(spark, child.metadata())  # an alias with other metadata stays
-    members = (column.qualifier(), metadata, column.nonInheritableMetadataKeys())
-    return alias(child, child.name(), column.exprId(), *members)
-
-
-def _without_qualifiers(spark: SparkSession, node: Any) -> Any:
-    """A plan whose generators' columns are called by no name of a relation; it says nothing of resolved columns."""
-    node = _over_changed(spark, node, partial(_without_qualifiers, spark))
-    if class_name(node) == "Generate" and node.qualifier().isDefined():
-        node = _with_members(spark, node, {"qualifier": scala_option(spark)})
-    return node
-
-
-def _stream_first(spark: SparkSession, node: Any) -> Any:
-    """A plan whose joins of a table and a stream have the stream on the left, with the columns as they were."""
-    node = _over_changed(spark, node, partial(_stream_first, spark))
-    swapped = _SWAPPED.get(str(node.joinType().sql())) if class_name(node) == "Join" else None
-    if swapped is None or node.left().isStreaming() or not node.right().isStreaming():
-        return node
-    kind = java_class(spark, "org.apache.spark.sql.catalyst.plans.JoinType").apply(swapped)
-    join = with_children(spark, _with_members(spark, node, {"joinType": kind}), [node.right(), node.left()])
-    return java_class(spark, f"{_LOGICAL}.Project")(node.output(), join)
-
-
-def _with_members(spark: SparkSession, node: Any, members: Mapping[str, Any]) -> Any:
-    """A copy of a node with other values of some of its members, by their names."""
-    values = [
-        members[name] if (name := str(node.productElementName(at))) in members else node.productElement(at)
-        for at in range(node.productArity())
-    ]
-    return node.makeCopy(java_array(spark, values))

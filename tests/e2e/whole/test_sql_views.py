@@ -85,6 +85,12 @@ STATEMENTS: dict[str, tuple[str, str, Callable[[Any, Any], Any] | None]] = {
             .selectExpr("upper(concat('k', key)) AS k", "n")
         ),
     ),
+    "windows of rows joined with a table": (
+        "SELECT window.start AS s, name, count(*) AS n FROM a, names WHERE a.key = names.key AND value > 1 GROUP BY"
+        " window(ts, '10 seconds'), name",
+        "append",
+        None,
+    ),
     "an outer join": (
         "SELECT a.key, a.value AS x, b.value AS y FROM a LEFT JOIN b ON a.key = b.key AND b.ts BETWEEN a.ts AND a.ts"
         " + INTERVAL 15 SECONDS",

@@ -88,6 +88,38 @@ def test_a_statement_becomes_a_frame_of_the_job(view: SparkSession, history: Dat
     assert found.dtypes == view.sql(text).dtypes
 
 
+_SOON = "b.ts BETWEEN a.ts AND a.ts + INTERVAL 5 MINUTES"
+
+
+@pytest.mark.parametrize(
+    "window", ["window(ts, '5 minutes')", "window(ts, '9 minutes', '3 minutes')", "session_window"]
+)
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "v JOIN dim USING (k)",
+        "v LEFT JOIN dim ON v.k = dim.k",
+        "dim JOIN v USING (k) WHERE name > 'a' AND v > 1",
+        "v, (VALUES ('a', 1)) AS few(of, n) WHERE k = of AND v > n",
+        "v LEFT SEMI JOIN dim ON v.k = dim.k",
+        "v CROSS JOIN (VALUES (1), (2)) AS twice(n)",
+        f"(SELECT a.ts, a.k, b.v FROM v a, w b WHERE a.k = b.k AND {_SOON})",
+        f"(SELECT a.ts, b.v FROM v a JOIN w b ON a.k = b.k AND {_SOON} JOIN dim ON a.k = dim.k)",
+        "v LATERAL VIEW explode(tags) AS t, n",
+        "v WHERE k IN (SELECT k FROM dim)",
+        "(SELECT ts, k FROM v UNION ALL SELECT ts, k FROM w)",
+        "(SELECT k, ts, v, x FROM v) UNPIVOT (n FOR m IN (v, x))",
+    ],
+)
+def test_windows_of_whatever_rows_are_windows(view: SparkSession, rows: str, window: str) -> None:
+    """With Spark's mark and ours, by which a watermark completes them."""
+    window = "session_window(ts, '5 minutes')" if window == "session_window" else window
+    found = view.sql(f"SELECT {window} AS w, date(ts) AS day, count(*) AS n FROM {rows} GROUP BY 1, 2")
+    plain = view.sql(f"SELECT {window} AS w, date(ts) AS day, count(*) AS n FROM v GROUP BY 1, 2")
+    assert found.schema["w"].metadata == plain.schema["w"].metadata
+    assert len(plain.schema["w"].metadata) == 2
+
+
 def test_statements_take_parameters_and_frames_as_spark_does(view: SparkSession, both: MixedFrame) -> None:
     """By name, by place, in braces; a view of a view; a table by its name."""
     assert view.sql("SELECT k FROM v WHERE v > :least", {"least": 1}).columns == ["k"]
