@@ -1,7 +1,8 @@
 """Rows that the watermark has seen and that are dropped before the keyed stage: Spark counts them, and so do we.
 
 Spark's optimizer puts a condition that does not read the event time in front of the watermark, so that what it drops
-has not been seen.  What stays behind the watermark are conditions on the event time, and generators without OUTER.
+has not been seen.  What stays behind the watermark are conditions on the event time, also by the name of a column that
+is computed of it, and generators without OUTER.
 Rows that a static join drops are left out: to look at the rows before it would cost each live epoch one more Spark job.
 """
 
@@ -11,10 +12,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ...errors import PlanError
-from ...runtime.catalyst.spark_expressions import class_name, is_attribute, items
+from ...runtime.catalyst.spark_expressions import (
+    attribute_id,
+    class_name,
+    is_attribute,
+    items,
+    resolved_with_attributes,
+)
 from ...runtime.catalyst.spark_plans import analyzed
 from ...runtime.catalyst.spark_session import empty_frame
 from ...runtime.connectors.sources.live_inputs import INPUT_COLUMN
@@ -30,19 +38,23 @@ def drops_timed_rows(part: InputPart) -> bool:
     """True if rows that have moved the watermark are dropped behind it, and can be looked at before that."""
     if part.timed_by is None or part.timed_at == len(part.steps):
         return False
-    return _drops(analyzed(part.frame)) and _is_repeatable(part)
+    return _drops(part.frame.sparkSession, analyzed(part.frame)) and _is_repeatable(part)
 
 
-def _drops(node: Any) -> bool:
+def _drops(spark: SparkSession, node: Any) -> bool:
+    conditions: list[Any] = []
     while True:
         timed = [child for child in items(node.children()) if EVENT_TIME_MARK in str(child.schema().json())]
-        if not timed:
-            return False  # this is the call of withWatermark
+        if not timed:  # this is the call of withWatermark
+            return not all(map(_keeps_latest, conditions))
         kind = class_name(node)
         if kind == "Generate" and not node.outer():
             return True
-        if kind == "Filter" and not all(map(_keeps_latest, _parts_of(node.condition()))):
-            return True
+        if kind == "Filter":
+            conditions += _parts_of(node.condition())
+        if kind == "Project":
+            made = {attribute_id(one): one.child() for one in items(node.projectList()) if class_name(one) == "Alias"}
+            conditions = [resolved_with_attributes(spark, one, made) for one in conditions]
         node = timed[0]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -89,26 +89,38 @@ def check_not_read(sources: Iterable[tuple[str, DataFrame]], **folders: str | No
 
     Args:
         sources: names and frames of what is read.
-        folders: by the names of their options; None: not set, or on a filesystem that only Spark knows.
+        folders: by the names of their options; None: not set.
 
     Raises:
         OptionError: one is a folder that is read, or is in one.
     """
-    written = {name: (folder_place(name, folder), folder) for name, folder in folders.items() if folder is not None}
+    written = {name: (place, folder) for name, folder in folders.items() if (place := _known_place(name, folder))}
+    for source, given, read in _read_places(sources):
+        for name, (place, folder) in written.items():
+            if place.is_within(read, ".") and not _is_hidden(place.path.relative_to(read.path).parts):
+                where = "the folder" if place == read else f"in the folder {given!r}"
+                raise OptionError(
+                    f"{name} = {folder!r} is {where} that {source} reads, so what the job writes would be its"
+                    " input; give it a folder of its own",
+                    code="MIXEDMODE_LOCATION_SHARED",
+                )
+
+
+def _read_places(sources: Iterable[tuple[str, DataFrame]]) -> Iterator[tuple[str, str, Place]]:
+    """The folders that are read: the source, the folder as it was given, and where it is."""
     for source, frame in sources:
         for given in (folder for one in planned_sources(frame) for folder in one.folders):
-            try:
-                read = folder_place(source, given)
-            except OptionError:
-                continue  # a filesystem that only Spark knows
-            for name, (place, folder) in written.items():
-                if place.is_within(read, ".") and not _is_hidden(place.path.relative_to(read.path).parts):
-                    where = "the folder" if place == read else f"in the folder {given!r}"
-                    raise OptionError(
-                        f"{name} = {folder!r} is {where} that {source} reads, so what the job writes would be its"
-                        " input; give it a folder of its own",
-                        code="MIXEDMODE_LOCATION_SHARED",
-                    )
+            place = _known_place(source, given)
+            if place is not None:
+                yield source, given, place
+
+
+def _known_place(name: str, folder: str | None) -> Place | None:
+    """Where a folder is; None: it is not set, or on a filesystem that only Spark knows."""
+    try:
+        return None if folder is None else folder_place(name, folder)
+    except OptionError:
+        return None
 
 
 def _is_hidden(parts: Iterable[str]) -> bool:
@@ -142,12 +154,9 @@ def checkpoints_in_output(location: str | None, path: str | None) -> str | None:
     Spark's readers do not go into folders below the one that they are given, but for ``recursiveFileLookup``; others
     do.  All skip names that begin with ``_`` or ``.``.
     """
-    if location is None or path is None:
+    inner, outer = _known_place("checkpointLocation", location), _known_place("path", path)
+    if inner is None or outer is None:
         return None
-    try:
-        inner, outer = folder_place("checkpointLocation", location), folder_place("path", path)
-    except OptionError:
-        return None  # a filesystem that only Spark knows
     if not inner.is_within(outer, ".") or _is_hidden(inner.path.relative_to(outer.path).parts):
         return None
     return (
@@ -157,27 +166,27 @@ def checkpoints_in_output(location: str | None, path: str | None) -> str | None:
     )
 
 
-def check_replaced(path: str | None, **folders: str | None) -> None:
+def check_replaced(path: str | None, sources: Iterable[tuple[str, DataFrame]], **folders: str | None) -> None:
     """Check that an output whose rows are to be removed holds nothing else of the job: Spark removes whole folders.
 
     Args:
         path: the output; None: it is no folder.
+        sources: names and frames of what is read.
         folders: by the names of their options; None: not set.
 
     Raises:
         OptionError: a folder is inside the output.
     """
-    for name, folder in folders.items():
-        if path is None or folder is None:
-            continue
-        try:
-            inner, outer = folder_place(name, folder), folder_place("path", path)
-        except OptionError:
-            continue  # a filesystem that only Spark knows
-        if inner.is_within(outer, "."):
+    outer = _known_place("path", path)
+    if outer is None:
+        return
+    inside = [(f"{name} = {folder!r}", _known_place(name, folder)) for name, folder in folders.items()]
+    inside += [(f"{given!r}, which {source} reads,", place) for source, given, place in _read_places(sources)]
+    for what, place in inside:
+        if place is not None and place.is_within(outer, "."):
             raise OptionError(
-                f"{name} = {folder!r} is inside path {path!r}, and execution.sink.existing = 'replace' empties that;"
-                " give it a folder of its own",
+                f"{what} is inside path {path!r}, and execution.sink.existing = 'replace' empties that; give it a"
+                " folder of its own",
                 code="MIXEDMODE_LOCATION_SHARED",
             )
 

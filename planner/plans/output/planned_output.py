@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from ....runtime.connectors.late_rows import OPTION as LATE_PATH
 from ....runtime.connectors.sinks import Deliveries, Sink, SinkSpec, check_guarantee, make_sink
 from ....runtime.connectors.sinks.formats import format_of
+from ....runtime.connectors.sinks.table_checks import table_folder
 from ....runtime.operators.output_transform import OutputTransform
 from ....runtime.spec import Settings
 from ...inputs.inputs import Inputs
@@ -114,10 +115,19 @@ def _check_places(asked: OutputRequest, path: str | None, used_path: str | None,
     }
     check_no_credentials(path=path, **others, **{"execution.savepoint.path": settings.savepoint_path})
     check_apart(path=used_path, path_is_sparks=is_sparks, **others)
-    if settings.sink_existing == "replace":
-        check_replaced(used_path, **others)
+    folders = {**_output_folder(asked, used_path), **others}
     read = [(part.name, part.frame) for part in asked.graph.lanes.parts]
-    check_not_read(read, path=None if is_sparks else used_path, **others)
+    check_not_read(read, **folders)
+    if settings.sink_existing == "replace":
+        check_replaced(used_path, read, **others)
+
+
+def _output_folder(asked: OutputRequest, path: str | None) -> dict[str, str | None]:
+    """The folder that gets files of rows, by the name of what says it."""
+    table = asked.request.table
+    if table is not None:
+        return {"toTable": table_folder(asked.graph.last.inputs.spark, table)}
+    return {"path": path if format_of(asked.format).is_files else None}
 
 
 def _deliveries(asked: OutputRequest) -> Deliveries:

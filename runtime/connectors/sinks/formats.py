@@ -36,6 +36,11 @@ class SinkFormat:
     #: Whether outputMode complete gives it the whole result each time: in place of the last one, or beside it.
     takes_whole_result: bool = False
 
+    @property
+    def is_files(self) -> bool:
+        """Whether it adds files to a folder, which whoever reads the folder would read."""
+        return self.only_adds and not self.overwrites
+
 
 def _shown(name: str) -> SinkFormat:
     """A format that hands rows to somebody and keeps nothing."""

@@ -31,9 +31,24 @@ def table_format(spark: SparkSession, table: str) -> str | None:
     Raises:
         OptionError: that is no name of a table.
     """
+    return _details(spark, table).get("Provider")
+
+
+def table_folder(spark: SparkSession, table: str) -> str | None:
+    """Where a table keeps files to which rows are added; None: it does not exist yet, or is of another kind.
+
+    Raises:
+        OptionError: that is no name of a table.
+    """
+    details = _details(spark, table)
+    return details.get("Location") if format_of(details.get("Provider", "")).is_files else None
+
+
+def _details(spark: SparkSession, table: str) -> dict[str, str]:
+    """What Spark says of a table; nothing of one that does not exist."""
     try:
         if not spark.catalog.tableExists(table):
-            return None
+            return {}
         rows = spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
     except PySparkException as error:
         raise _unusable(table, error) from error
@@ -41,8 +56,7 @@ def table_format(spark: SparkSession, table: str) -> str | None:
     headings = [
         at for at, row in enumerate(rows) if row.col_name == "# Detailed Table Information" and not row.data_type
     ]
-    details = rows[headings[-1] :] if headings else []
-    return next((str(row.data_type) for row in details if row.col_name == "Provider"), None)
+    return {str(row.col_name): str(row.data_type) for row in (rows[headings[-1] :] if headings else [])}
 
 
 def check_table(

@@ -47,7 +47,9 @@ JOBS: dict[str, Callable[[Any], Any]] = {
     "a generator, united": lambda a: _united(_timed(a).selectExpr("*", "explode(if(value > 1, array(1), array()))")),
     "a join behind a condition": lambda a: _joined(_timed(a).where("second(ts) < 40"), _timed(a)),
     "two windows behind a condition": lambda a: (
-        _counted(_timed(a).where("second(ts) < 40")).groupBy(F.window("w", "1 minute").alias("m")).agg(F.sum("n"))
+        _counted(_timed(a).withColumn("s", F.second("ts")).where("s < 40"))
+        .groupBy(F.window("w", "1 minute").alias("m"))
+        .agg(F.sum("n"))
     ),
     "a union before withWatermark": lambda a: _counted(_timed(a.union(a.where("value > 3")))),
 }

@@ -308,19 +308,35 @@ def test_a_job_does_not_write_where_it_reads(world: World) -> None:
     own, within = str(world.folder / "own"), str(world.landing / "own")
     late = "pipeline.late-data.path"
 
-    def start(path: str, checkpoints: str, **options: str) -> None:
-        writer = job.writeStream.format("parquet").options(**options)
+    def start(path: str, checkpoints: str, format: str = "parquet", **options: str) -> None:
+        writer = job.writeStream.format(format).options(**options)
         writer.option("path", path).option("checkpointLocation", checkpoints).plan()
 
-    with pytest.raises(OptionError, match=r"path = .* is the folder that live reads"):
-        start(str(world.landing), own)
-    with pytest.raises(OptionError, match=r"path = .* is in the folder .* that live reads"):
-        start(within, own)
+    for format in ("parquet", "json"):
+        with pytest.raises(OptionError, match=r"path = .* is the folder that live reads"):
+            start(str(world.landing), own, format)
+        with pytest.raises(OptionError, match=r"path = .* is in the folder .* that live reads"):
+            start(within, own, format)
+        with pytest.raises(OptionError, match=r"which live reads, is inside path .*'replace' empties that"):
+            start(str(world.folder), f"{world.folder}-own", format, **{"execution.sink.existing": "replace"})
     with pytest.raises(OptionError, match=r"checkpointLocation = .* that live reads"):
         start(own, f"file://{within}")
     with pytest.raises(OptionError, match=rf"{late} = .* that live reads"):
         start(own, f"{own}-2", **{late: within})
     start(str(world.landing / "_own"), own)
+
+
+@pytest.mark.slow
+def test_a_job_does_not_write_the_table_that_it_reads(world: World) -> None:
+    """By its name, while the source has its folder."""
+    world.land(EVENTS[:20])
+    world.spark.sql(f"CREATE TABLE read_and_written USING parquet LOCATION '{world.landing}'")
+    try:
+        writer = support.sessions(None, world.live()).writeStream
+        with pytest.raises(OptionError, match=r"toTable = .* is the folder that live reads"):
+            writer.option("checkpointLocation", str(world.folder / "own")).toTable("read_and_written")
+    finally:
+        world.spark.sql("DROP TABLE read_and_written")
 
 
 def test_a_job_that_has_ended_does_not_swallow_new_input(world: World) -> None:
