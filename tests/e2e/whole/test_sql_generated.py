@@ -16,14 +16,15 @@ from pyspark.sql import functions as F
 from session_options import session_options
 from two_ways import Batch, TwoWays
 
-#: Rows in order of time; no window, session or watermark ends where another one does.
+#: Rows in order of time; no window, session or watermark ends where another one does.  The last one meets all conditions:
+#: of one that does not, stock's watermark sees nothing where its optimizer puts the condition below a join.
 BATCHES: list[Batch] = [
     {
         "a": [(n % 4 if n % 7 else None, 11 + 10 * n + n % 2, (n * 5) % 6) for n in range(14 * batch, 14 * batch + 14)],
         "b": [(n % 5, 12 + 13 * n - 13 * n % 10, n % 9) for n in range(10 * batch, 10 * batch + 10)],
     }
     for batch in range(2)
-] + [{"a": [(9, 1002, 0)], "b": [(9, 1002, 0)]}]
+] + [{"a": [(1, 1002, 2)], "b": [(1, 1002, 2)]}]
 
 #: A part of a statement as calls of the frames ``a`` and ``b``.
 Calls = Callable[[Any, Any], Any]
@@ -74,12 +75,14 @@ def relations(draw: st.DrawFn) -> Rows:
             f"(SELECT key, ts, {value} AS value FROM a WHERE {condition})",
             lambda a, b: a.where(condition).selectExpr("key", "ts", f"{value} AS value"),
         )
-    kind = draw(st.sampled_from(("as it is", "united", "joined", "joined")))
+    kind = draw(st.sampled_from(("as it is", "united", "joined", "joined", "beside", "with a table")))
     if kind == "united":
         return _united(rows, draw(st.sampled_from(_CONDITIONS)))
-    return (
-        _joined(rows, draw(st.sampled_from(list(_JOINS))), draw(st.sampled_from((5, 25)))) if kind == "joined" else rows
-    )
+    if kind == "joined":
+        return _joined(rows, draw(st.sampled_from(list(_JOINS))), draw(st.sampled_from((5, 25))))
+    if kind == "beside":
+        return _beside(rows, draw(st.sampled_from(("", "LEFT"))))
+    return rows if kind == "as it is" else _with_a_table(rows, draw(st.sampled_from(("", "LEFT", "LEFT SEMI"))))
 
 
 def _united(rows: Rows, condition: str) -> Rows:
@@ -96,6 +99,24 @@ def _joined(rows: Rows, how: str, seconds: int) -> Rows:
     return Rows(
         f"(SELECT {', '.join(columns)} FROM {rows.text} l {how} JOIN b r ON {on})",
         lambda a, b: rows.calls(a, b).alias("l").join(b.alias("r"), F.expr(on), _JOINS[how]).selectExpr(*columns),
+    )
+
+
+def _beside(rows: Rows, how: str) -> Rows:
+    """Joined without a SELECT of its own."""
+    on = "key = k AND t BETWEEN ts - INTERVAL 3 SECONDS AND ts + INTERVAL 5 SECONDS"
+    return Rows(
+        f"{rows.text} {how} JOIN (SELECT key AS k, ts AS t FROM b) ON {on}",
+        lambda a, b: rows.calls(a, b).join(b.selectExpr("key AS k", "ts AS t"), F.expr(on), _JOINS[how]),
+    )
+
+
+def _with_a_table(rows: Rows, how: str) -> Rows:
+    """Joined with a few rows, of which two are of one key, without a SELECT of its own."""
+    few = "SELECT * FROM VALUES (0), (1), (1), (4) AS few(n)"
+    return Rows(
+        f"{rows.text} {how} JOIN ({few}) ON key = n",
+        lambda a, b: rows.calls(a, b).join(a.sparkSession.sql(few), F.expr("key = n"), _JOINS[how]),
     )
 
 
