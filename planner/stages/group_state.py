@@ -12,6 +12,7 @@ from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.keyed.keyed_input import KeyedInput
 from ...runtime.operators.processor.group_state.operator import TIME_MODES, GroupStateOperator
 from ...runtime.spec import Settings
+from ...runtime.support.user_functions import kind_that_waits
 from ..inputs.schemas import check_distinct_columns
 from .declared_schema import declared_schema
 from .frame_settings import frame_settings
@@ -90,6 +91,11 @@ def _check_function(function: Any) -> None:
     if not callable(function):
         raise invalid_processor(f"func must be a function of key, frames and state, got {type(function).__name__}")
     name = getattr(function, "__name__", type(function).__name__)
+    kind = kind_that_waits(function, may_yield=True)
+    if kind is not None:
+        raise invalid_processor(
+            f"func {name} is {kind}, which a call does not run; make it a generator of frames (def, with yield)"
+        )
     try:
         inspect.signature(function).bind(None, None, None)
     except TypeError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from typing import Any
 
 from pyspark import cloudpickle
@@ -14,7 +15,13 @@ from ...errors import invalid_processor
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.keyed.keyed_input import KeyedInput
 from ...runtime.operators.processor.cogroup.cogroup_form import Cogrouped
-from ...runtime.operators.processor.definition import BLOCK_HANDLER, CallingConvention, EventLimits, TimeMode
+from ...runtime.operators.processor.definition import (
+    BLOCK_HANDLER,
+    CallingConvention,
+    EventLimits,
+    ProcessorHooks,
+    TimeMode,
+)
 from ...runtime.operators.processor.frames.frame_form import FramesForm
 from ...runtime.operators.processor.initial_state import InitialState
 from ...runtime.operators.processor.operator import ProcessorOperator
@@ -22,6 +29,7 @@ from ...runtime.operators.processor.rows.row_form import Form, RowsForm
 from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
 from ...runtime.protocols.operator_events.event_codec import types_by_name
 from ...runtime.spec import Settings
+from ...runtime.support.user_functions import kind_that_waits
 from ..inputs.environment import refuse_connect
 from ..inputs.event_time import check_event_time
 from ..inputs.schemas import check_distinct_columns, find_column, missing_column, same_type
@@ -38,6 +46,9 @@ _TIME_MODES: dict[str, TimeMode] = {"none": "none", "processingtime": "processin
 _TIMER_KEYWORDS = ("key", "timerValues", "expiredTimerInfo")
 #: What handleInputRows is called with, by how many inputs there are; by position, as Spark does it.
 _ROWS_ARGUMENTS = {1: ("key", "rows", "timerValues"), 2: ("key", "left", "right", "timerValues")}
+#: Methods of a processor that may yield rows, and those that are called for what they do or return.
+_YIELDING = ("handleInputRows", "handleExpiredTimer", "handleEvent", BLOCK_HANDLER)
+_NOT_YIELDING = ("init", "close", "handleInitialState", "snapshotShard", "restoreShard")
 
 
 def plan_processor(
@@ -124,6 +135,8 @@ def check_processor(processor: Any, inputs: int) -> None:
             f"statefulProcessor must be a pyspark.sql.streaming.StatefulProcessor, got {type(processor).__name__}"
         )
     name = type(processor).__name__
+    _check_that_calls_run(processor, (*_YIELDING, *ProcessorHooks.of(processor).at_end), may_yield=True)
+    _check_that_calls_run(processor, _NOT_YIELDING)
     try:
         inspect.signature(processor.handleExpiredTimer).bind(**dict.fromkeys(_TIMER_KEYWORDS))
     except TypeError as error:
@@ -139,6 +152,18 @@ def check_processor(processor: Any, inputs: int) -> None:
             f"{name} cannot be sent to the tasks ({error}); make what cannot be pickled (connections, say) in the first"
             " handler that needs it: init() also runs in the driver, at each start()"
         ) from error
+
+
+def _check_that_calls_run(instance: Any, methods: Iterable[str], *, may_yield: bool = False) -> None:
+    """Raise PlanError for a method that only makes something for others to run (``async def``, mostly)."""
+    for method in methods:
+        kind = kind_that_waits(getattr(instance, method, None), may_yield=may_yield)
+        if kind is not None:
+            ordinary = "make it an ordinary one (def, without async)"
+            raise invalid_processor(
+                f"{type(instance).__name__}.{method} is {kind}, which a call does not run;"
+                f" {ordinary if may_yield else ordinary[:-1] + ' and without yield)'}"
+            )
 
 
 def _check_rows_handler(processor: StatefulProcessor, name: str, inputs: int) -> None:
@@ -227,6 +252,7 @@ def check_coordinator(coordinator: Any, processor: StatefulProcessor) -> None:
             f"coordinator must be a mixedmode.OperatorCoordinator, got {type(coordinator).__name__}"
         )
     types_by_name(coordinator.eventTypes, type(coordinator).__name__)
+    _check_that_calls_run(coordinator, (name for name in vars(OperatorCoordinator) if not name.startswith("_")))
 
 
 def time_mode_of(value: Any) -> TimeMode:

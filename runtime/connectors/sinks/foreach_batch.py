@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from ....errors import MixedModeError, PlanError, UserCodeError
 from ...jvm.user_frames import UserFrames
+from ...support.user_functions import ORDINARY, kind_that_waits, name_of
 from .base import Guarantee
 from .deliveries import Deliveries
 from .per_checkpoint import PerCheckpointSink
@@ -50,6 +51,9 @@ class ForeachBatchSink(PerCheckpointSink):
 
     def check(self, spark: SparkSession) -> None:
         self.check_columns(spark)
+        kind = kind_that_waits(self._function)
+        if kind is not None:
+            raise PlanError(f"foreachBatch: {name_of(self._function)} is {kind}, which a call does not run; {ORDINARY}")
         try:
             signature = inspect.signature(self._function)
         except (TypeError, ValueError):
@@ -57,10 +61,9 @@ class ForeachBatchSink(PerCheckpointSink):
         try:
             signature.bind(None, 0)
         except TypeError as error:
-            name = getattr(self._function, "__qualname__", type(self._function).__name__)
             raise PlanError(
-                f"foreachBatch calls {name}(rows, id), but its arguments are {signature} ({error}); give it a function"
-                " of (DataFrame, int)"
+                f"foreachBatch calls {name_of(self._function)}(rows, id), but its arguments are {signature} ({error});"
+                " give it a function of (DataFrame, int)"
             ) from error
 
     def hand_over_transaction(self, transaction: SinkTransaction) -> None:
@@ -74,8 +77,7 @@ class ForeachBatchSink(PerCheckpointSink):
                 marks.mark(call)
 
     def _call(self, rows: DataFrame, number: int) -> None:
-        name = getattr(self._function, "__qualname__", type(self._function).__name__)
-        self.call_in_hand = f"function {name} of foreachBatch, batch {number}"
+        self.call_in_hand = f"function {name_of(self._function)} of foreachBatch, batch {number}"
         try:
             self._function(rows, number)
         except MixedModeError:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ....errors import PlanError, UserCodeError
 from ...jvm.user_frames import UserFrames
 from ...jvm.worker_errors import raised_in_workers
+from ...support.user_functions import ORDINARY, kind_that_waits, name_of
 from .foreach_batch import ForeachBatchSink
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class RowByRow:
         writer: a function of a row, or an object with ``process`` and perhaps ``open`` and ``close``.
 
     Raises:
-        PlanError: it is neither.
+        PlanError: it is neither, or a call of it would not run it.
     """
 
     def __init__(self, writer: Any) -> None:
@@ -41,12 +42,22 @@ class RowByRow:
                 f"foreach needs a function of a row, or an object with process(row), and if need be open(partition_id,"
                 f" epoch_id) and close(error); got {writer!r}, {why}"
             )
+        _check_that_calls_run(writer)
         self._writer = writer
 
     def __call__(self, rows: DataFrame, number: int) -> None:
         """Have all rows taken, in the partitions of the frame."""
         with raised_in_workers():
             rows.rdd.mapPartitionsWithIndex(PartitionFunction(self._writer, number)).count()
+
+
+def _check_that_calls_run(writer: Any) -> None:
+    """Raise PlanError for functions that only make something for others to run: rows would be lost."""
+    methods = [getattr(writer, name) for name in _METHODS if hasattr(writer, name)]
+    for called in [writer] if callable(writer) else methods:
+        kind = kind_that_waits(called)
+        if kind is not None:
+            raise PlanError(f"foreach: {name_of(called)} is {kind}, which a call does not run; {ORDINARY}")
 
 
 @dataclass(frozen=True)

@@ -128,6 +128,52 @@ def test_a_bad_argument_is_refused_by_name(both: MixedFrame, changes: dict[str, 
         planned(both, **changes)
 
 
+@pytest.mark.parametrize("method", ["init", "handleInputRows", "handleExpiredTimer", "handleInitialState", "close"])
+def test_an_async_method_is_refused(both: MixedFrame, method: str) -> None:
+    """A call of it does nothing."""
+
+    async def awaited(self: Any, *given: Any, **named: Any) -> None:
+        pass
+
+    kind = type("Awaited", (Counter,), {method: awaited})
+    with pytest.raises(PlanError, match=rf"^Awaited\.{method} is an async function, which a call does not run; make"):
+        planned(both, statefulProcessor=kind())
+
+
+@pytest.mark.parametrize("method", ["handleEvent", "endInput", "handleArrowRows", "snapshotShard"])
+def test_an_async_method_of_ours_is_refused(both: MixedFrame, method: str) -> None:
+    """One of the same name that we do not call is the user's own affair."""
+
+    async def awaited(self: Any) -> None:
+        pass
+
+    async def own(self: Any, wanted: Any) -> None:
+        pass
+
+    with pytest.raises(PlanError, match=f"{method} is an async function"):
+        planned(both, statefulProcessor=type("Awaited", (Counter,), {method: awaited})())
+    planned(both, statefulProcessor=type("Own", (Counter,), {"endInput": own})())
+
+
+@pytest.mark.parametrize("method", ["init", "close"])
+def test_a_method_whose_rows_nobody_takes_must_not_yield(both: MixedFrame, method: str) -> None:
+    """A generator's body does not run until somebody takes what it yields."""
+    yielding = type("Yielding", (Counter,), {method: lambda self, *given: (yield)})
+    with pytest.raises(PlanError, match=rf"^Yielding\.{method} is a generator function, .*without async and without"):
+        planned(both, statefulProcessor=yielding())
+
+
+def test_an_async_method_of_a_coordinator_is_refused(both: MixedFrame) -> None:
+    """It runs in the driver, and not in an event loop."""
+
+    class Awaited(OperatorCoordinator):
+        async def open(self, context: Any) -> None:  # type: ignore[override]
+            pass
+
+    with pytest.raises(PlanError, match=r"^Awaited\.open is an async function"):
+        planned(both, coordinator=Awaited())
+
+
 def test_a_session_window_cannot_be_a_processors_key(both: MixedFrame) -> None:
     """Its extent is known only after all rows."""
     with pytest.raises(PlanError, match="session window cannot be a key of transformWithState"):

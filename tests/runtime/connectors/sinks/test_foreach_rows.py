@@ -92,3 +92,19 @@ def test_what_is_no_method_is_refused(part: str) -> None:
         RowByRow(writer)
     with pytest.raises(PlanError, match="has no method process"):
         RowByRow(object())
+
+
+@pytest.mark.parametrize("part", ["open", "process", "close", None])
+def test_what_a_call_does_not_run_is_refused(part: str | None) -> None:
+    """Its rows would be lost without an error."""
+
+    async def awaited(*given: Any) -> None:
+        pass
+
+    writer: Any = awaited
+    if part is not None:
+        writer = OnlyProcess()
+        setattr(writer, part, lambda *given: (yield))
+    kind = "<lambda> is a generator" if part else "awaited is an async"
+    with pytest.raises(PlanError, match=f"^foreach: .*{kind} function, which a call does not run; give it an ordinary"):
+        RowByRow(writer)

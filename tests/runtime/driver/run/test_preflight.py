@@ -104,6 +104,17 @@ def test_a_foreach_batch_function_of_other_arguments(writer: MixedStreamWriter) 
         writer.foreachBatch(right).plan()
 
 
+def test_a_foreach_batch_function_that_a_call_does_not_run(writer: MixedStreamWriter) -> None:
+    """Its rows would count as delivered."""
+
+    async def awaited(rows: Any, number: int) -> None:
+        pass
+
+    for wrong, kind in ((awaited, "awaited is an async"), (lambda rows, number: (yield), "<lambda> is a generator")):
+        with pytest.raises(PlanError, match=f"^foreachBatch: .*{kind} function, which a call does not run; give it an"):
+            writer.foreachBatch(wrong).start()  # type: ignore[arg-type]
+
+
 def test_a_path_on_no_known_filesystem(writer: MixedStreamWriter) -> None:
     """Of checkpoints and of Parquet output, which are not Spark's to write: its own formats may know more."""
     for option in ("path", "checkpointLocation"):

@@ -1,0 +1,33 @@
+"""Looks at a function that a user gave: whether a plain call runs its body, and whether it takes the arguments.
+
+A call of an ``async def``, or of a function with a ``yield``, only makes an object that somebody must drive.  Whoever
+calls it for its effect would take rows as handed over that nobody has seen.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+#: What is asked of a function that a plain call does not run, for messages.
+ORDINARY = "give it an ordinary function (def, without async and without yield)"
+
+
+def name_of(function: Any) -> str:
+    """The name of a function, or the class of another callable, for messages."""
+    return str(getattr(function, "__qualname__", type(function).__name__))
+
+
+def kind_that_waits(function: Any, *, may_yield: bool = False) -> str | None:
+    """Names the kind of a function whose body does not run when it is called; None: it runs.
+
+    Args:
+        function: a function, a method, or an object with ``__call__``.
+        may_yield: whether the caller takes what a generator yields.
+    """
+    for called in (function, type(function).__call__):
+        if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
+            return "an async function"
+        if inspect.isgeneratorfunction(called) and not may_yield:
+            return "a generator function"
+    return None
