@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from ...errors import OptionError
 from ...runtime.spec import Settings
+from ...runtime.support.redaction import redacted
 from .option import Option, format_value
 from .registry import OPTIONS
 
@@ -144,7 +145,8 @@ def _parse(option: Option, given: OptionText) -> Any:
         return option.parse(given.text)
     except ValueError as error:
         raise OptionError(
-            f"{given.name} = {given.text!r} (from {given.origin}) is not allowed: {error}; allowed: {option.allowed}"
+            f"{given.name} = {redacted(given.text)!r} (from {given.origin}) is not allowed: {error}; allowed:"
+            f" {option.allowed}"
         ) from error
 
 

@@ -6,6 +6,7 @@ How values from several places become :class:`~mixedmode.runtime.spec.Settings`:
 from __future__ import annotations
 
 from ...runtime.settings import MIN_LOG_BYTES
+from ...runtime.storage.folder_checks import local_path
 from ...sorter.external import MIN_MEMORY_BYTES
 from ...state.keys.keygroups import MAX_PARALLELISM_LIMIT
 from .option import Option, choice
@@ -325,8 +326,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "state.local-dir",
         "state_local_dir",
-        parse_path,
-        "a folder on the executors",
+        local_path,
+        "a local folder on the executors",
         "folder on the executors for working copies of the state; they are in a subfolder `mixedmode` that other users "
         "cannot read. Unset: Spark's scratch folder",
     ),
@@ -353,8 +354,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "sorter.spill-dir",
         "sorter_spill_dir",
-        parse_path,
-        "a folder on the executors",
+        local_path,
+        "a local folder on the executors",
         "folder into which the sorter spills. Unset: a subfolder of `state.local-dir`, or of Spark's scratch folder",
     ),
 )

@@ -24,6 +24,7 @@ from ..jobs.shuffle import exchanged_by_shard, key_group
 from ..jobs.stage_jobs import without_rows
 from ..jvm.worker_errors import raised_in_workers
 from ..operators.keyed.keyed_rows import KEY_GROUP_COLUMN
+from ..storage.folder_checks import local_option
 from ..support.ids import EpochNumber
 from ..tasks.report import REPORT_SCHEMA, ShardReport
 from ..tasks.state.scan_task import LOCAL_DIR, Shards
@@ -168,7 +169,7 @@ class StageChange:
             pool=pool,
             epoch=epoch,
             now_ms=round(time.time() * 1000),
-            local_dir=spark.conf.get(LOCAL_DIR, None),
+            local_dir=local_option(LOCAL_DIR, spark.conf.get(LOCAL_DIR, None)),
         )
         filesystem.create_dir(pool, recursive=True)
         reports = self._run(spark, task, groups)

@@ -14,7 +14,8 @@ from pathlib import PurePosixPath
 from pyarrow import ArrowException, fs
 
 from ...errors import OptionError
-from .filesystem import is_local_disk, resolve
+from ..support.redaction import redacted
+from .filesystem import is_local, is_local_disk, resolve
 
 _ALLOWED = "allowed: a folder that this user can write to, or that can be made"
 
@@ -32,6 +33,33 @@ def resolve_option(option: str, location: str) -> tuple[fs.FileSystem, str]:
             f"{option} = {location!r} cannot be reached: {error}; allowed: a path, or the URI of a filesystem that"
             " pyarrow.fs knows (file:, hdfs:, s3:, gs:, abfs:, …)",
             code="MIXEDMODE_LOCATION_UNUSABLE",
+        ) from error
+
+
+def local_path(location: str) -> str:
+    """The path of a folder on a disk of the machine, which may be written as a ``file:`` URI; others stay as they are.
+
+    Raises:
+        ValueError: it is empty, or on another filesystem.
+    """
+    if not location.strip():
+        raise ValueError("it is empty")
+    if not is_local(location):
+        raise ValueError("it is not on a local disk")
+    return resolve(location)[1] if location.lower().startswith("file:") else location
+
+
+def local_option(option: str, location: str | None) -> str | None:
+    """As :func:`local_path`, for the value of an option; None: it is unset.
+
+    Raises:
+        OptionError: as :func:`local_path`.
+    """
+    try:
+        return None if location is None else local_path(location)
+    except ValueError as error:
+        raise OptionError(
+            f"{option} = {redacted(location or '')!r} is not allowed: {error}; allowed: a local folder"
         ) from error
 
 

@@ -23,6 +23,7 @@ from .folders import (
     checkpoint_location,
     checkpoints_in_output,
 )
+from .local_folders import check_local_folders
 from .sink_request import SinkRequest, check_replaceable, options_of_replaced, whole_result
 
 
@@ -120,6 +121,7 @@ def _check_places(asked: OutputRequest, path: str | None, used_path: str | None,
     check_not_read(read, **folders)
     if settings.sink_existing == "replace":
         check_replaced(used_path, read, **others)
+    check_local_folders(settings, read, location=location, path=used_path)
 
 
 def _output_folder(asked: OutputRequest, path: str | None) -> dict[str, str | None]:

@@ -35,6 +35,7 @@ from ...checkpoints.savepoints.store import open_store
 from ...checkpoints.stored_checkpoints import StoredCheckpoints
 from ...operators.columnar.record_codec import RecordCodec, RecordListCodec
 from ...operators.processor.rows.row_writer import RowWriter
+from ...storage.folder_checks import local_option
 from ...support.ids import CheckpointId
 
 #: The setting that says where tasks put local copies.
@@ -111,7 +112,7 @@ class Shards:
             manifests=tuple(shard.load() for shard in stored.shards),
             key_schema=schema_from_json(layout.key_schema),
             key_labels=layout.key_labels,
-            local_dir=spark.conf.get(LOCAL_DIR, None),
+            local_dir=local_option(LOCAL_DIR, spark.conf.get(LOCAL_DIR, None)),
             now_ms=round(time.time() * 1000),
             visited=all_shards(len(stored.shards)),
         )

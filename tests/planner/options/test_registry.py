@@ -55,6 +55,8 @@ def test_every_default_is_a_value_that_the_option_takes() -> None:
         ("pipeline.backlog.watermark-lag-threshold", "5 min", "watermark_lag_threshold_ms", 300_000),
         ("state.checkpoints.num-retained", "5", "retained_checkpoints", 5),
         ("state.local-dir", "/fast", "state_local_dir", "/fast"),
+        ("state.local-dir", "file:/fast", "state_local_dir", "/fast"),
+        ("sorter.spill-dir", "file:///fast/x y", "sorter_spill_dir", "/fast/x y"),
         ("state.cache-size", "64 MiB", "state_cache_bytes", 64 * 1024**2),
         ("sorter.engine", "arrow", "sorter_engine", "arrow"),
         ("sorter.memory", "32 MiB", "sorter_memory_bytes", 32 * 1024**2),
@@ -89,6 +91,9 @@ def test_each_option_sets_its_field(name: str, text: str, field: str, value: obj
         ("sorter.memory", "0", "it is not greater than 0"),
         ("sorter.memory", "262143", "it is less than 256 KiB"),
         ("sorter.spill-dir", "", "it is empty"),
+        ("state.local-dir", "s3://bucket/x", "it is not on a local disk; allowed: a local folder on the executors"),
+        ("sorter.spill-dir", "memory://x", "it is not on a local disk"),
+        ("state.local-dir", "file:x", "File URI cannot be relative"),
     ],
 )
 def test_a_bad_value_is_refused_by_name_value_and_reason(name: str, text: str, problem: str) -> None:
@@ -98,6 +103,13 @@ def test_a_bad_value_is_refused_by_name_value_and_reason(name: str, text: str, p
     assert message.startswith(f"{name} = {text!r} (from .option()) is not allowed: ")
     assert problem in message
     assert "; allowed: " in message
+
+
+def test_a_bad_value_is_shown_without_its_credentials() -> None:
+    """Errors are logged and stored."""
+    message = error_of(**{"state.local-dir": "s3://KEY:s3cr3t@bucket/x"})
+
+    assert message.startswith("state.local-dir = 's3://KEY:*") and "s3cr3t" not in message
 
 
 def test_an_interval_in_the_backlog_below_the_base_interval_is_refused_with_both_names() -> None:

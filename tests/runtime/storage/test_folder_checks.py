@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from mixedmode.errors import OptionError
 from mixedmode.runtime.storage import folder_checks as folders
-from mixedmode.runtime.storage.folder_checks import check_folder, resolve_option
+from mixedmode.runtime.storage.folder_checks import check_folder, local_option, resolve_option
 from pyarrow import fs
 from refusing import Refusing
 
@@ -77,3 +77,17 @@ def test_elsewhere_only_files_are_found(tmp_path: Path, monkeypatch: pytest.Monk
     check_folder("path", "/proc/nothing")
     with pytest.raises(OptionError, match="is a file"):
         check_folder("path", str(tmp_path / "taken"))
+
+
+def test_a_local_folder_may_be_a_uri() -> None:
+    """Of the session's configuration, too, which is read where there is no job; no credentials are shown."""
+    assert [local_option("x", given) for given in (None, "rel", "file:/a", "FILE:///a/b")] == [
+        None,
+        "rel",
+        "/a",
+        "/a/b",
+    ]
+    with pytest.raises(
+        OptionError, match=r"^x = 's3://K:\*+\(redacted\)@b' is not allowed: .*; allowed: a local folder"
+    ):
+        local_option("x", "s3://K:s3cr3t@b")

@@ -174,6 +174,39 @@ def test_folders_that_would_be_taken_for_each_other(
         writer.plan()
 
 
+@pytest.mark.parametrize("option", ["state.local-dir", "sorter.spill-dir"])
+@pytest.mark.parametrize(
+    ("folder", "problem"),
+    [
+        ("ck", "is the folder of checkpointLocation '.*/ck', whose readers and clean-ups would meet"),
+        ("ck/mixedmode", "is inside checkpointLocation"),
+        ("ck/spark/x", "is inside checkpointLocation"),
+        ("link/x", "is inside path '.*/out'"),
+        ("out", "is the folder of path"),
+        ("late/x", r"is inside pipeline\.late-data\.path"),
+        ("history", "is the folder that history reads"),
+        ("history/x", "is in the folder '.*/history' that history reads"),
+        ("live", "is the folder that live reads"),
+    ],
+)
+def test_a_local_folder_in_the_way_of_others(
+    spark: SparkSession, tmp_path: Path, option: str, folder: str, problem: str
+) -> None:
+    """Working copies would make readers fail, or go with what is cleaned up."""
+    (tmp_path / "link").symlink_to(tmp_path / "out")
+    (tmp_path / "live").mkdir()
+    spark.range(1).write.parquet(str(tmp_path / "history"))
+    history = spark.read.parquet(str(tmp_path / "history"))
+    live = spark.readStream.schema(history.schema).parquet(str(tmp_path / "live"))
+    writer = mixedmode.read(history=history, live=live).dropDuplicates(["id"]).writeStream
+    writer.option("path", f"{tmp_path}/out").option("checkpointLocation", f"{tmp_path}/ck")
+    writer.option("pipeline.late-data.path", f"{tmp_path}/late")
+    writer.option(option, f"{tmp_path}/ck/own").plan()
+    with pytest.raises(OptionError, match=rf"^{option} = '{tmp_path}/{folder}' {problem}") as caught:
+        writer.option(option, f"{tmp_path}/{folder}").plan()
+    assert caught.value.code == "MIXEDMODE_LOCATION_SHARED"
+
+
 @pytest.mark.parametrize(
     ("option", "location", "cure"),
     [
