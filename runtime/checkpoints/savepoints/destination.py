@@ -14,10 +14,12 @@ from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 
-from pyarrow import fs
+from pyarrow import ArrowException, fs
 
 from ....errors import CheckpointError
 from ...storage.filesystem import delete_quietly, exists, list_files, read_bytes, resolve, write_atomically
+from ...storage.folder_checks import folder_place
+from ...support.redaction import credentials_in, redacted
 from .queue import SavepointRequest
 from .store import CLAIM, MANIFEST, PLAN
 
@@ -107,6 +109,41 @@ def savepoint_name(job: str) -> str:
     """
     now = datetime.now(timezone.utc)
     return f"{re.sub('[^A-Za-z0-9_.-]+', '-', job)}-{now:%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:8]}"
+
+
+def check_wanted(destination: str, job: str | None) -> None:
+    """Check what somebody gives as the destination of a new savepoint, before anything is requested.
+
+    Args:
+        destination: a folder, local or a URI.
+        job: the checkpointLocation of its job, which removes what it does not need there; None: a temporary one.
+
+    Raises:
+        CheckpointError: it holds credentials, cannot be reached, is not empty, or is among the job's own files.
+    """
+    held = credentials_in(destination)
+    if held is not None:
+        raise CheckpointError(
+            f"the savepoint's path {redacted(destination)!r} holds {held}, which logs and checkpoints would show; leave"
+            " it out and set the spark.hadoop.… settings of its filesystem, or a credential provider",
+            code="MIXEDMODE_LOCATION_SECRET",
+        )
+    try:
+        check_destination(destination)
+        place = folder_place("savepoint", destination)
+    except (ArrowException, ValueError, OSError) as error:
+        raise CheckpointError(
+            f"the savepoint's path {destination!r} cannot be reached: {error}; allowed: a path, or the URI of a"
+            " filesystem that pyarrow.fs knows (file:, hdfs:, s3:, gs:, abfs:, …)",
+            code="MIXEDMODE_SAVEPOINT_UNWRITABLE",
+        ) from error
+    checkpoints = None if job is None else folder_place("checkpointLocation", job)
+    if checkpoints is not None and any(place.is_within(checkpoints, part) for part in ("mixedmode", "spark")):
+        raise CheckpointError(
+            f"the savepoint's path {destination!r} is among the files of checkpointLocation {job!r}, which are removed"
+            " when they are not needed; give it a folder of its own",
+            code="MIXEDMODE_LOCATION_SHARED",
+        )
 
 
 def check_destination(destination: str, savepoint_id: str | None = None) -> None:

@@ -10,7 +10,7 @@ from pyarrow import fs
 
 from ....errors import CheckpointError, QueryError
 from ...checkpoints.lease.driver_lease import DriverLease, Holder
-from ...checkpoints.savepoints.destination import check_destination
+from ...checkpoints.savepoints.destination import check_wanted
 from ...checkpoints.store import CheckpointStore
 from ...storage.filesystem import absolute, resolve
 from ...support.ids import NO_RUN
@@ -61,7 +61,7 @@ def ask(
     """
     clock = clock or RequestClock()
     if path is not None:
-        check_destination(path)
+        check_wanted(path, location)
     filesystem, checkpoints = resolve(location)
     root = f"{checkpoints}/mixedmode"
     holder = _living_holder(filesystem, root, location)

@@ -6,7 +6,7 @@ import logging
 import threading
 from concurrent.futures import Future
 
-from ...checkpoints.savepoints.destination import check_destination, probe_destination
+from ...checkpoints.savepoints.destination import check_wanted, probe_destination
 from ...checkpoints.savepoints.queue import SavepointRequest
 from ...spec import JobSpec
 from ...storage.filesystem import delete_quietly, write_atomically
@@ -43,7 +43,7 @@ class UserRequests:
         """
         if not self._job.keeps_state:
             request.refuse("execution.runtime-mode is batch, which keeps no state")
-        check_destination(request.path)
+        check_wanted(request.path, self._job.checkpoint_location)
         phase = self._context.published.now.phase
         if not request.wait and phase is not None and not phase.takes_savepoints:
             request.refuse(IN_BACKLOG)

@@ -252,6 +252,15 @@ def test_the_drivers_failure_is_raised(location: Path, folder: RequestFolder, le
     assert files(folder) == []
 
 
+def test_a_savepoint_among_the_jobs_own_files_is_not_asked_for(
+    location: Path, folder: RequestFolder, lease: DriverLease
+) -> None:
+    """The driver hears nothing of it."""
+    with pytest.raises(CheckpointError, match="is among the files of checkpointLocation"):
+        ask(str(location), "savepoint", str(location / "mixedmode" / "sp"), clock=Waiting().clock)
+    assert not Path(folder.path).exists()
+
+
 def test_no_driver(location: Path) -> None:
     """Without a driver nothing is asked."""
     with pytest.raises(CheckpointError, match="no job is running on"):
