@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, StructType
@@ -30,6 +31,15 @@ from ..jvm.spark_errors import spark_says
 from ..storage.spark_paths import hadoop_conf
 
 _PACKAGE = "org.apache.spark.sql.execution.datasources"
+_PYTHON_SOURCE = f"{_PACKAGE}.v2.python.PythonDataSourceV2"
+#: Classes and interfaces of what batch jobs can write.
+_WRITABLE = (
+    "org.apache.spark.sql.sources.CreatableRelationProvider",
+    f"{_PACKAGE}.FileFormat",
+    f"{_PACKAGE}.v2.FileDataSourceV2",
+    f"{_PACKAGE}.noop.NoopDataSource",
+    _PYTHON_SOURCE,
+)
 
 
 class UnwritableSchema(Exception):
@@ -116,6 +126,36 @@ def data_source(spark: SparkSession, name: str) -> Any:
     """
     source = java_class(spark, f"{_PACKAGE}.DataSource")
     return source.lookupDataSource(name, session_state(spark).conf())
+
+
+def is_only_read(spark: SparkSession, name: str) -> bool:
+    """True if Spark can read a data source of that name, and not write one: ``rate``, ``socket``, ``statestore``.
+
+    Whether a source of others can be written is asked of its table, which takes the options of a write.
+
+    Raises:
+        PySparkException: there is none of that name.
+    """
+    kind = data_source(spark, name)
+    found = new(spark, kind)
+    if any(is_instance(spark, found, one) for one in _WRITABLE):
+        return False
+    of_sparks_own = str(kind.getName()).startswith("org.apache.spark.sql.execution.")
+    return of_sparks_own or not is_instance(spark, found, "org.apache.spark.sql.connector.catalog.TableProvider")
+
+
+def python_data_source(spark: SparkSession, name: str) -> type[Any] | None:
+    """The class of a data source that is written in Python; None: it is written in another language.
+
+    Raises:
+        PySparkException: there is no data source of that name.
+        Exception: whatever a class that cannot be loaded here raises.
+    """
+    if not is_instance(spark, new(spark, data_source(spark, name)), _PYTHON_SOURCE):
+        return None
+    found = session_state(spark).dataSourceManager().lookupDataSource(name)
+    kind: type[Any] = cloudpickle.loads(bytes(found.dataSourceCls().command().unsafeArray()))
+    return kind
 
 
 def check_jdbc_options(spark: SparkSession, name: str, options: Mapping[str, str]) -> None:

@@ -34,6 +34,7 @@ from ...support.failpoints import failpoint
 from ..sink_calls import epochs_of
 from ..transaction import first_ordinal
 from .base import Guarantee
+from .batch_writers import check_batch_writer
 from .deliveries import Deliveries
 from .file_formats import (
     check_hadoop_folder,
@@ -154,6 +155,8 @@ class SparkWriterSink(DeliverySink):
                 " that this session can write (csv, json, orc, jdbc, a registered Python data source, delta with its"
                 f" package, …), or foreachBatch. Spark says: {spark_says(error)}"
             ) from error
+        if self.table is None:
+            check_batch_writer(spark, self.name, self.schema, self.path, self.options)
         if self.table is None and not self.path and format_of(self.name).needs_path:
             raise OptionError(
                 f'format "{self.name}" needs a path: .option("path", …) or .start(path), or a table: .toTable(…)',

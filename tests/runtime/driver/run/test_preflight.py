@@ -25,6 +25,7 @@ from pyarrow import fs
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 from session_options import session_options
 
@@ -92,6 +93,42 @@ def test_jdbc_without_a_place(writer: MixedStreamWriter, options: dict[str, str]
         OptionError, match=rf"^format jdbc cannot write with {problem}" if "its" in problem else problem
     ):
         writer.plan()
+
+
+@pytest.mark.parametrize("format", ["rate", "rate-micro-batch", "socket", "statestore", "state-metadata"])
+def test_a_format_that_can_only_be_read(writer: MixedStreamWriter, format: str) -> None:
+    """Spark would say so after the backlog."""
+    with pytest.raises(PlanError, match=f"^format '{format}' can only be read: Spark has no batch writer for it; use"):
+        writer.format(format).start()
+
+
+def test_a_python_data_source_without_a_batch_writer(writer: MixedStreamWriter, spark: SparkSession) -> None:
+    """A stream writer does not do; what the writer says of its options is heard when rows are written."""
+    kinds = {"streams": _Streams, "refuses": _Refuses, "wants": _Wants}
+    for name, kind in kinds.items():
+        spark.dataSource.register(type(kind.__name__, (kind,), {"name": classmethod(lambda cls, name=name: name)}))
+    for name, problem in (
+        ("streams", r"_Streams does .*\(a streamWriter alone"),
+        ("refuses", "_Refuses does .* by it;"),
+    ):
+        with pytest.raises(PlanError, match=f"(?s)^format '{name}' has no batch writer: {problem}"):
+            writer.format(name).start()
+    assert writer.format("wants").plan().sink.name == "wants"
+
+
+class _Streams(DataSource):
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:
+        return None
+
+
+class _Refuses(DataSource):
+    def writer(self, schema: Any, overwrite: bool) -> Any:
+        raise NotImplementedError("batch writer")
+
+
+class _Wants(DataSource):
+    def writer(self, schema: Any, overwrite: bool) -> Any:
+        return self.options["txnVersion"]
 
 
 def test_a_foreach_batch_function_of_other_arguments(writer: MixedStreamWriter) -> None:
