@@ -31,3 +31,21 @@ def kind_that_waits(function: Any, *, may_yield: bool = False) -> str | None:
         if inspect.isgeneratorfunction(called) and not may_yield:
             return "a generator function"
     return None
+
+
+def why_not_called_with(function: Any, *arguments: Any) -> str | None:
+    """Says what is wrong with a call with these arguments, in words; None: it can be made, or nobody can say.
+
+    Args:
+        function: a function, a method, a class, or an object with ``__call__``.
+        arguments: stand for those of the call, which go by position.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return None  # what is not written in Python does not say
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        return f"its arguments are {signature} ({error})"
+    return None

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from ....errors import MixedModeError, PlanError, UserCodeError
 from ...jvm.user_frames import UserFrames
-from ...support.user_functions import ORDINARY, kind_that_waits, name_of
+from ...support.user_functions import ORDINARY, kind_that_waits, name_of, why_not_called_with
 from .base import Guarantee
 from .deliveries import Deliveries
 from .per_checkpoint import PerCheckpointSink
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from ..transaction import SinkTransaction
+
+
+_WANTED = "give it a function of (DataFrame, int)"
 
 
 class ForeachBatchSink(PerCheckpointSink):
@@ -54,17 +57,11 @@ class ForeachBatchSink(PerCheckpointSink):
         kind = kind_that_waits(self._function)
         if kind is not None:
             raise PlanError(f"foreachBatch: {name_of(self._function)} is {kind}, which a call does not run; {ORDINARY}")
-        try:
-            signature = inspect.signature(self._function)
-        except (TypeError, ValueError):
-            return  # what is not written in Python does not say
-        try:
-            signature.bind(None, 0)
-        except TypeError as error:
-            raise PlanError(
-                f"foreachBatch calls {name_of(self._function)}(rows, id), but its arguments are {signature} ({error});"
-                " give it a function of (DataFrame, int)"
-            ) from error
+        if inspect.isclass(self._function) and self._function.__module__ == "builtins":
+            raise PlanError(f"foreachBatch was given the class {name_of(self._function)}; {_WANTED}")
+        misfit = why_not_called_with(self._function, None, 0)
+        if misfit is not None:
+            raise PlanError(f"foreachBatch calls {name_of(self._function)}(rows, id), but {misfit}; {_WANTED}")
 
     def hand_over_transaction(self, transaction: SinkTransaction) -> None:
         marks = self.marks(transaction)

@@ -8,20 +8,24 @@ receiver that does not know rows again gets them at least once.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyspark import cloudpickle
+
 from ....errors import PlanError, UserCodeError
 from ...jvm.user_frames import UserFrames
 from ...jvm.worker_errors import raised_in_workers
-from ...support.user_functions import ORDINARY, kind_that_waits, name_of
+from ...support.user_functions import ORDINARY, kind_that_waits, name_of, why_not_called_with
 from .foreach_batch import ForeachBatchSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-_METHODS = ("open", "process", "close")
+#: The methods of an object, and what they are called with.
+_ARGUMENTS = {"open": ("partition_id", "epoch_id"), "process": ("row",), "close": ("error",)}
 
 
 class RowByRow:
@@ -31,18 +35,11 @@ class RowByRow:
         writer: a function of a row, or an object with ``process`` and perhaps ``open`` and ``close``.
 
     Raises:
-        PlanError: it is neither, or a call of it would not run it.
+        PlanError: it is neither, a call does not run it or has other arguments, or it cannot be pickled.
     """
 
     def __init__(self, writer: Any) -> None:
-        wrong = [name for name in _METHODS if hasattr(writer, name) and not callable(getattr(writer, name))]
-        if not callable(writer) and (wrong or not hasattr(writer, "process")):
-            why = f"whose {wrong[0]} is not a method" if wrong else "which has no method process"
-            raise PlanError(
-                f"foreach needs a function of a row, or an object with process(row), and if need be open(partition_id,"
-                f" epoch_id) and close(error); got {writer!r}, {why}"
-            )
-        _check_that_calls_run(writer)
+        _check(writer)
         self._writer = writer
 
     def __call__(self, rows: DataFrame, number: int) -> None:
@@ -51,13 +48,32 @@ class RowByRow:
             rows.rdd.mapPartitionsWithIndex(PartitionFunction(self._writer, number)).count()
 
 
-def _check_that_calls_run(writer: Any) -> None:
-    """Raise PlanError for functions that only make something for others to run: rows would be lost."""
-    methods = [getattr(writer, name) for name in _METHODS if hasattr(writer, name)]
-    for called in [writer] if callable(writer) else methods:
+def _check(writer: Any) -> None:
+    """Raise PlanError unless tasks can call it as it is."""
+    if inspect.isclass(writer) and hasattr(writer, "process"):
+        raise PlanError(f"foreach was given the class {writer.__name__}; give an object of it, {writer.__name__}()")
+    wrong = [name for name in _ARGUMENTS if hasattr(writer, name) and not callable(getattr(writer, name))]
+    if not callable(writer) and (wrong or not hasattr(writer, "process")):
+        why = f"whose {wrong[0]} is not a method" if wrong else "which has no method process"
+        raise PlanError(
+            f"foreach needs a function of a row, or an object with process(row), and if need be open(partition_id,"
+            f" epoch_id) and close(error); got {writer!r}, {why}"
+        )
+    methods = [(getattr(writer, name), arguments) for name, arguments in _ARGUMENTS.items() if hasattr(writer, name)]
+    for called, arguments in [(writer, ("row",))] if callable(writer) else methods:
         kind = kind_that_waits(called)
         if kind is not None:
             raise PlanError(f"foreach: {name_of(called)} is {kind}, which a call does not run; {ORDINARY}")
+        misfit = why_not_called_with(called, *arguments)
+        if misfit is not None:
+            raise PlanError(f"foreach calls {name_of(called)}({', '.join(arguments)}), but {misfit}")
+    try:
+        cloudpickle.dumps(writer)
+    except Exception as error:  # whatever __reduce__ of what it refers to raises
+        raise PlanError(
+            f"foreach: {name_of(writer)} cannot be sent to the tasks ({error}); make what cannot be pickled"
+            " (connections, say) in its open(), or in the call"
+        ) from error
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 import pytest
-from mixedmode.runtime.support.user_functions import kind_that_waits, name_of
+from mixedmode.runtime.support.user_functions import kind_that_waits, name_of, why_not_called_with
 
 
 def plain(rows: Any, number: int) -> None:
@@ -58,3 +58,12 @@ def test_a_call_does_not_run_a_generator() -> None:
 def test_a_function_has_a_name() -> None:
     """Another callable has that of its class."""
     assert (name_of(plain), name_of(Plain()), name_of([].append)) == ("plain", "Plain", "list.append")
+
+
+def test_a_call_with_other_arguments_is_told() -> None:
+    """What does not say what it takes is left alone."""
+    assert why_not_called_with(plain, 1) == (
+        "its arguments are (rows: 'Any', number: 'int') -> 'None' (missing a required argument: 'number')"
+    )
+    for right in (plain, Plain(), print, dict, lambda *both: None):
+        assert why_not_called_with(right, None, 1) is None

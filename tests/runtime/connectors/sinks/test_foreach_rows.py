@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -108,3 +109,45 @@ def test_what_a_call_does_not_run_is_refused(part: str | None) -> None:
     kind = "<lambda> is a generator" if part else "awaited is an async"
     with pytest.raises(PlanError, match=f"^foreach: .*{kind} function, which a call does not run; give it an ordinary"):
         RowByRow(writer)
+
+
+class Wrong:
+    """Its methods have other arguments."""
+
+    def open(self, partition: int) -> None:
+        pass
+
+    def process(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("part", "problem"),
+    [
+        ("open", r"Wrong\.open\(partition_id, epoch_id\), but its arguments are \(partition: 'int'\)"),
+        ("process", r"Wrong\.process\(row\), but its arguments are \(\)"),
+        ("close", r"Wrong\.close\(error\), but its arguments are \(\)"),
+    ],
+)
+def test_a_method_of_other_arguments_is_refused(part: str, problem: str) -> None:
+    """Tasks would meet it after the backlog."""
+    writer = OnlyProcess()
+    setattr(writer, part, getattr(Wrong(), part))
+    with pytest.raises(PlanError, match=f"^foreach calls {problem}"):
+        RowByRow(writer)
+
+
+def test_what_tasks_cannot_use_is_refused() -> None:
+    """A function of other arguments, a class in place of an object, a lock."""
+    with pytest.raises(PlanError, match=r"^foreach calls .*<lambda>\(row\), but its arguments are \(\)"):
+        RowByRow(lambda: None)
+    with pytest.raises(PlanError, match=r"^foreach was given the class Noting; give an object of it, Noting\(\)"):
+        RowByRow(Noting)
+    lock = threading.Lock()
+    with pytest.raises(PlanError, match=r"^foreach: .*<lambda> cannot be sent to the tasks \(.*lock.*in its open\(\)"):
+        RowByRow(lambda row: lock.acquire())
+    for usable in (print, str, lambda *rows: None, Noting(), OnlyProcess()):
+        RowByRow(usable)

@@ -137,6 +137,10 @@ def test_a_foreach_batch_function_of_other_arguments(writer: MixedStreamWriter) 
     for wrong in (lambda rows: None, lambda: None, lambda rows, number, more: None):
         with pytest.raises(PlanError, match=r"^foreachBatch calls .*<lambda>\(rows, id\), but its arguments are \("):
             writer.foreachBatch(wrong).plan()  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match=r"^foreachBatch was given the class dict; give it a function of"):
+        writer.foreachBatch(dict).plan()
+    with pytest.raises(PlanError, match=r"^foreachBatch needs a function of \(DataFrame, int\), got \{'a': 1\}"):
+        writer.foreachBatch({"a": 1})  # type: ignore[arg-type]
     for right in (lambda rows, number: None, lambda *both: None, lambda rows, number, more=1: None, print):
         writer.foreachBatch(right).plan()
 
