@@ -62,7 +62,11 @@ def _percentile(call: Call, partials: PartialColumns) -> PlannedResult:
     function, value, frequency = call.function, call.arguments[0], call.argument_text(2)
     _check_numbers(call)
     if frequency not in ("1", "1L"):
-        raise not_supported(f"agg: percentile with a frequency is not supported (column {call.name}, {frequency})")
+        value_text = call.argument_text()
+        raise not_supported(
+            f"agg: percentile with the frequency {frequency} is not supported (column {call.name})\nRepeat the values"
+            f" in front of groupBy, as in select(…, explode(array_repeat({value_text}, CAST({frequency} AS INT))))"
+        )
     shares = _percentages(call)
     if bool(function.reverse()):
         shares = tuple(1.0 - share for share in shares)
@@ -81,9 +85,8 @@ def _discrete_percentile(call: Call, partials: PartialColumns) -> PlannedResult:
 
 def _approximate_percentile(call: Call, partials: PartialColumns) -> PlannedResult:
     """The value that Spark's sketch looks for, found exactly: no sketch that SQL shows can be merged outside Spark."""
-    kind = call.argument_type()
-    if kind.startswith("interval"):
-        raise not_supported(f"agg: percentiles of {kind} are not supported (column {call.name}); cast its argument")
+    if call.argument_type().startswith("interval"):
+        raise _not_of_this_type(call)
     given, accuracy = call.function.percentageExpression().eval(None), call.function.accuracyExpression().eval(None)
     if given is None or accuracy is None:
         raise PlanError(
@@ -96,7 +99,20 @@ def _approximate_percentile(call: Call, partials: PartialColumns) -> PlannedResu
 def _check_numbers(call: Call) -> None:
     kind = call.argument_type()
     if kind.startswith("interval") or not kind.startswith(_NUMBERS):
-        raise not_supported(f"agg: percentiles of {kind} are not supported (column {call.name}); cast its argument")
+        raise _not_of_this_type(call)
+
+
+def _not_of_this_type(call: Call) -> PlanError:
+    """The error for percentiles of what is no number."""
+    kind, number = call.argument_type(), f"{call.argument_text()} AS DOUBLE"
+    if kind.startswith(("interval year", "interval month")):
+        number = f"CAST({call.argument_text()} AS INTERVAL MONTH) AS INT"
+    elif kind.startswith("interval"):
+        number = f"CAST({call.argument_text()} AS INTERVAL SECOND) AS DECIMAL(18,6)"
+    return not_supported(
+        f"agg: percentiles of {kind} are not supported (column {call.name}); cast its argument to a number, as in"
+        f" CAST({number})"
+    )
 
 
 def _percentages(call: Call) -> tuple[float, ...]:

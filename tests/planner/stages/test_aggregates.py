@@ -84,6 +84,16 @@ def test_the_watermark_decides_only_over_keys_made_of_its_column(
     assert plan(frame, groups(), F.count("*"), event_time="ts").uses_event_time is waits
 
 
+def test_what_errors_of_percentiles_propose_is_planned(frame: DataFrame) -> None:
+    """The proposed expressions take the place of what is not supported."""
+    seconds = F.expr("CAST(CAST(make_dt_interval(v) AS INTERVAL SECOND) AS DECIMAL(18,6))")
+    months = F.expr("CAST(CAST(make_ym_interval(v) AS INTERVAL MONTH) AS INT)")
+    repeated = frame.select("k", F.expr("explode(array_repeat(v, CAST(v AS INT))) AS v"))
+    for rows, percentile in ((frame, F.percentile_approx(seconds, 0.5)), (frame, F.median(months))):
+        assert plan(rows, ["k"], percentile)
+    assert plan(repeated, ["k"], F.expr("percentile(v, 0.5)"))
+
+
 def test_expressions_over_aggregates_are_named_and_typed_by_spark(frame: DataFrame) -> None:
     """The output is Spark's; what the operator writes are keys and the plain aggregates, each of them once."""
     exprs = [
@@ -195,8 +205,21 @@ REFUSED: list[tuple[Callable[[], list[Any]], Callable[[], list[Any]], str]] = [
     (lambda: ["k"], lambda: [F.approx_count_distinct("v", 0.002)], r"rsd 0.002 is not.*2\^18 are allowed"),
     (lambda: ["k"], lambda: [F.approx_count_distinct("c")], "approx_count_distinct of string collate UTF8_LCASE"),
     (lambda: ["k"], lambda: [F.approx_count_distinct("h")], "cannot be taken over"),
-    (lambda: ["k"], lambda: [F.expr("percentile(v, 0.5, v)")], "percentile with a frequency is not supported"),
-    (lambda: ["k"], lambda: [F.median(F.expr("make_ym_interval(v)"))], "percentiles of interval year to month are not"),
+    (
+        lambda: ["k"],
+        lambda: [F.expr("percentile(v, 0.5, v) AS p")],
+        r"percentile with the frequency v is not .*\(column p\)\nRepeat .*explode\(array_repeat\(v, CAST\(v AS INT",
+    ),
+    (
+        lambda: ["k"],
+        lambda: [F.median(F.expr("make_ym_interval(v)"))],
+        r"percentiles of interval year to month are not .* number, as in CAST\(CAST\(.* AS INTERVAL MONTH\) AS INT\)",
+    ),
+    (
+        lambda: ["k"],
+        lambda: [F.percentile_approx(F.expr("make_dt_interval(v)"), 0.5)],
+        r"percentiles of interval day to second are not .*CAST\(CAST\(.* AS INTERVAL SECOND\) AS DECIMAL\(18,6\)\)",
+    ),
     (lambda: ["k"], lambda: [F.mode("a")], "mode of array<int> is not supported"),
     (
         lambda: ["k"],
