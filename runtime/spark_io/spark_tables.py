@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType
 
@@ -9,9 +10,12 @@ from ..catalyst.spark_expressions import items
 from ..jvm.gateway import java_class, java_type, session_state
 
 
-def check_view_name(spark: SparkSession, name: str) -> None:
-    """Raise ParseException unless a temporary view can have that name."""
-    session_state(spark).sqlParser().parseTableIdentifier(name)
+def is_view_name(spark: SparkSession, name: str) -> bool:
+    """True if a temporary view can have that name: one part, without catalog and schema."""
+    try:
+        return len(name_parts(spark, name)) == 1
+    except PySparkException:
+        return False
 
 
 def name_parts(spark: SparkSession, table: str) -> list[str]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from ....errors import OptionError
-from ...spark_io.spark_tables import check_view_name
+from ...spark_io.spark_tables import is_view_name
 from ...support.ids import EpochNumber
 from ..output_place import OutputPlace
 from ..staging import StagedFile
@@ -54,13 +53,11 @@ class MemorySink(PerEpochSink):
 
     def check(self, spark: SparkSession) -> None:
         super().check(spark)
-        try:
-            check_view_name(spark, self.view)
-        except PySparkException as error:
+        if not is_view_name(spark, self.view):
             raise OptionError(
                 f'queryName is {self.view!r}, which format "memory" cannot use as the name of its table; use letters,'
                 " digits and _"
-            ) from error
+            )
 
     def open(self, *args: object) -> None:
         super().open(*args)  # type: ignore[arg-type]

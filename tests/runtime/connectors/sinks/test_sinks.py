@@ -331,6 +331,17 @@ def test_incomplete_sinks_are_refused(format: str, message: str) -> None:
         sink_of(format)
 
 
+@pytest.mark.parametrize("name", ["a.b", "a b", "`a", "s.`a b`"])
+def test_a_name_that_no_view_can_have_is_refused(spark: SparkSession, name: str) -> None:
+    """A temporary view has no catalog and no schema; in backticks a name may have a dot."""
+    with pytest.raises(
+        OptionError, match=rf'^queryName is {re.escape(repr(name))}, which format "memory" cannot use as'
+    ):
+        sink_of("memory", query_name=name).check(spark)
+    for right in ("totals", "`a.b`"):
+        sink_of("memory", query_name=right).check(spark)
+
+
 @pytest.mark.parametrize(
     ("format", "option", "message"),
     [
