@@ -121,6 +121,7 @@ class DriverLease:
 
         Raises:
             CheckpointError: another driver has the location.
+            OSError: the claim cannot be written; the location is as free as before.
         """
         watch, announced = ClaimWatch(self._lives), False
         while True:
@@ -139,8 +140,13 @@ class DriverLease:
                     )
                 self._clock.sleep_ms(min(verdict.remaining_ms, _LONGEST_WAIT_MS, self._tenure.expiry_ms / 5))
                 continue
-            if self._try(watch, seen, verdict.is_certain, view):
-                break
+            try:
+                if self._try(watch, seen, verdict.is_certain, view):
+                    break
+            except BaseException:
+                if self.claim is not None:  # or it kept the location for as long as this process lives
+                    self.release()
+                raise
             self._clock.sleep_ms(random.uniform(0, _JITTER_MS))
         assert self.claim is not None
         if heartbeat:

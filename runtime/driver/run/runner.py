@@ -115,24 +115,26 @@ class JobRunner:
         Raises:
             CheckpointError: another driver has it, it is not for this job, or it cannot be written to.
         """
-        context, store = self.context, self.context.store
-        if context.lease.claim is None:
-            try:
-                claimed = context.lease.take(store.view)
-            except OSError as error:
+        try:
+            if self.context.lease.claim is None:
+                self._take_lease()
+            if self.identity is None:
+                self.identity = identify(self.job, self.context.store)
+        except BaseException as error:
+            self.context.lease.release()  # no run begins, so none would
+            if isinstance(error, OSError):
                 raise CheckpointError(f"checkpointLocation {self._location!r} cannot be claimed: {error}") from error
-            context.lease.on_lost = context.wake.set
-            store.work_in(Branch(claimed.branch))
-            context.backlog = BacklogProgress(store.filesystem, f"{store.home}/progress", context.listener)
-            self.requests.let_shards_begin()  # an earlier run may have been killed in a pause
-            if context.live is not None:
-                context.live.checkpoint = spark_uri(self.job.spark, self._location, store.spark_location)
-        if self.identity is None:
-            try:
-                self.identity = identify(self.job, store)
-            except BaseException:
-                context.lease.release()
-                raise
+            raise
+
+    def _take_lease(self) -> None:
+        context, store = self.context, self.context.store
+        claimed = context.lease.take(store.view)
+        context.lease.on_lost = context.wake.set
+        store.work_in(Branch(claimed.branch))
+        context.backlog = BacklogProgress(store.filesystem, f"{store.home}/progress", context.listener)
+        self.requests.let_shards_begin()  # an earlier run may have been killed in a pause
+        if context.live is not None:
+            context.live.checkpoint = spark_uri(self.job.spark, self._location, store.spark_location)
 
     def run(self) -> None:
         """Recover, then execute the phases; returns at the end of input or when stopped."""

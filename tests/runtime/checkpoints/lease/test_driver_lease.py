@@ -124,6 +124,20 @@ def test_a_run_that_could_not_say_that_it_ended(tmp_path: Path, time: Time) -> N
     assert time.now_ms == 0
 
 
+def test_a_claim_that_fails_half_way_keeps_nothing(tmp_path: Path, time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claim is written, but not ``driver.json`` beside its folder: the next run of this process gets the place."""
+    with monkeypatch.context() as patch:
+        patch.setattr(ClaimFolder, "tell_old_versions", refuse)
+        with pytest.raises(PermissionError):
+            take(tmp_path, "first", time)
+    assert take(tmp_path, "second", time).claim is not None
+    assert time.now_ms == 0
+
+
+def refuse(*_: object) -> None:
+    raise PermissionError(13, "Permission denied")
+
+
 def test_a_silent_driver_elsewhere_is_waited_out(tmp_path: Path, time: Time, elsewhere: Callable[[str], None]) -> None:
     """Of a run on another host only its counter is seen: one that stands still for an expiry has lost the location.
 
