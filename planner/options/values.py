@@ -34,12 +34,16 @@ _UNITS_NS = {
     for name in names.split()
 }
 
+#: A century: threads and dates of Python can be given anything up to it.
+_LONGEST_D = 36_525
+_LONGEST_NS = _LONGEST_D * 86_400 * 10**9
+
 _DURATION_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 _SIZE_UNITS = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
 
 
 def parse_duration_ms(text: str) -> int:
-    """``"10 s"``, ``"500 ms"``, ``"1 hour"`` or ``"0"`` in milliseconds; never negative."""
+    """``"10 s"``, ``"500 ms"``, ``"1 hour"`` or ``"0"`` in milliseconds; never negative, at most a century."""
     stripped = text.strip().lower()
     if _UNITLESS.fullmatch(stripped):
         if float(stripped) == 0:
@@ -49,6 +53,8 @@ def parse_duration_ms(text: str) -> int:
     duration_ns = _by_clock_ns(text.strip()) if by_clock else _by_units_ns(stripped)
     if duration_ns < 0:
         raise ValueError("it is negative")
+    if duration_ns > _LONGEST_NS:
+        raise ValueError(f"it is longer than {_LONGEST_D} d")
     if duration_ns % 1_000_000:
         raise ValueError("it is not a whole number of milliseconds")
     return int(duration_ns // 1_000_000)

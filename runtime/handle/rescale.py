@@ -7,6 +7,7 @@ from concurrent.futures import TimeoutError as NotInTime
 from ...errors import QueryError
 from ..driver.requests.rescale_queue import RescaleRequest
 from .query_run import QueryRun
+from .timeouts import timeout_s
 
 
 class RescalableQuery:
@@ -42,8 +43,7 @@ class RescalableQuery:
                 may
                 not fail).
         """
-        if timeout is not None and timeout <= 0:
-            raise ValueError(f"timeout of rescale() must be greater than 0 seconds, got {timeout}")
+        timeout = timeout_s("rescale", timeout)
         self._run.check_outside("rescale()")
         request = RescaleRequest(parallelism, stage, wait)
         self._run.runner.requests.rescale(request)

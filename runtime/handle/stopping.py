@@ -10,6 +10,7 @@ from ..checkpoints.savepoints.queue import SavepointRequest
 from ..protocols.lifecycle.events import Stop
 from ..storage.filesystem import path_text
 from .query_run import QueryRun
+from .timeouts import timeout_s
 
 logger = logging.getLogger(__name__)
 
@@ -40,10 +41,9 @@ class StoppableQuery:
 
         Raises:
             StopTimeoutError: the run was given up.  The message names the function, or stage and shards, that hung.
-            ValueError: the timeout is not greater than 0.
+            OptionError: the timeout is not a number of seconds greater than 0; the query continues.
         """
-        if timeout is not None and timeout <= 0:
-            raise ValueError(f"timeout of stop() must be greater than 0 seconds, got {timeout}")
+        timeout = timeout_s("stop", timeout)
         if self._run.ended.is_set():
             return
         self._run.runner.stopping.stop()

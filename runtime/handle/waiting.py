@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, get_args
 from ...errors import QueryError
 from ..spec import PhaseKind
 from .query_run import QueryRun
+from .timeouts import timeout_s
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,9 +35,9 @@ class AwaitableQuery:
 
         Raises:
             QueryError: the query failed.
+            OptionError: the timeout is not a number of seconds greater than 0.
         """
-        if timeout is not None and timeout <= 0:
-            raise ValueError(f"timeout must be greater than 0 seconds, got {timeout}")
+        timeout = timeout_s("awaitTermination", timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
         ended = self._run.ended.is_set()
         while not ended and (deadline is None or time.monotonic() < deadline):
@@ -69,10 +70,11 @@ class AwaitableQuery:
 
         Raises:
             QueryError: the query failed.
-            ValueError: no query has such a phase.
+            ValueError: no query has such a phase, or the timeout is not a number of seconds greater than 0.
         """
         if until is not None:
             _check_phase("watch", until)
+        timeout = timeout_s("watch", timeout)
         from rich.console import Console
 
         from ..metrics.watch.displays import display_for
@@ -125,23 +127,24 @@ class AwaitableQuery:
         if not self._run.is_active:
             self._run.check()
 
-    def wait_for(self, phase: str, timeout: float) -> bool:
+    def wait_for(self, phase: str, timeout: float | None) -> bool:
         """Waits until the query has reached a phase or has ended; returns True if it reached the phase.
 
             query.wait_for("live", timeout=60)
 
         Args:
             phase: its name, as :meth:`explain` prints it ("backlog", "switch", "live", …).
-            timeout: seconds to wait.
+            timeout: seconds to wait; None: for ever.
 
         Raises:
-            ValueError: no query has such a phase.
+            ValueError: no query has such a phase, or the timeout is not a number of seconds greater than 0.
         """
+        limit_s = timeout_s("wait_for", timeout)
         if phase == "recovery":
             return True  # each run begins in it
         _check_phase("wait_for", phase)
-        deadline = time.monotonic() + timeout
-        while time.monotonic() < deadline:
+        deadline = None if limit_s is None else time.monotonic() + limit_s
+        while deadline is None or time.monotonic() < deadline:
             if phase in self._run.history.phases:
                 return True
             if self._run.ended.wait(0.02):

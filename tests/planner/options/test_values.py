@@ -55,6 +55,9 @@ def test_durations_are_read_with_their_units(text: str, expected_ms: int) -> Non
         ("0.1 ms", "it is not a whole number of milliseconds"),
         ("-1 s", "it is negative"),
         ("1 us", "it is not a whole number of milliseconds"),
+        ("36526 d", "it is longer than 36525 d"),
+        ("99999999999 d", "it is longer than 36525 d"),
+        ("876600:00:01", "it is longer than 36525 d"),
     ],
 )
 def test_a_bad_duration_is_refused_with_the_reason(text: str, problem: str) -> None:
