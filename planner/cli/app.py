@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from .arguments import AsJson, Location, Timeout
-from .console import FAILED, failures, misused, print_facts, print_json
+from .console import FAILED, UNUSABLE, failures, misused, print_facts, print_json, say
 from .rescale import rescale
 
 app = typer.Typer(
@@ -93,6 +93,8 @@ def inspect(
             if not looked_up["found"]:
                 raise typer.Exit(FAILED)
             return
+        if operator is not None:
+            one_of_the_operators(metadata, operator)  # its name may be wrong
         facts = inspection.described(store, metadata)
         if count_keys:
             inspection.local_session()
@@ -365,4 +367,9 @@ def state_write(
 
 def run() -> None:
     """Entry point of the console script."""
-    sys.exit(app())
+    try:
+        sys.exit(app())
+    except OSError as error:  # behind a command: standard output on a full disk, for one
+        say(f"error: {error} [{UNUSABLE}]")
+        sys.stdout = None  # or Python tried once more to write what is left, and told that it cannot
+        sys.exit(FAILED)

@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 the job or its files are at fault, 2 the command line is.
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,8 @@ from ...errors import MixedModeError
 from ..options.values import parse_positive_duration_ms
 
 FAILED = 1
+#: The code of what the system says of a file or a folder.
+UNUSABLE = "MIXEDMODE_LOCATION_UNUSABLE"
 
 
 def print_json(body: Any) -> None:
@@ -65,15 +68,24 @@ def _console() -> Console:
 
 @contextmanager
 def failures(as_json: bool) -> Iterator[None]:
-    """Turn errors of the library into a message and exit code 1."""
+    """Turn errors of the library, and of files and folders, into a message and exit code 1."""
     try:
         yield
     except MixedModeError as error:
-        if as_json:
-            print_json({"error": {"type": type(error).__name__, "code": error.code, "message": str(error)}})
-        else:
-            say(f"error: {error} [{error.code}]")
+        _say_failure(error, error.code, as_json)
         raise typer.Exit(FAILED) from error
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise  # who reads has seen enough: the command line ends without a word
+        _say_failure(error, UNUSABLE, as_json)
+        raise typer.Exit(FAILED) from error
+
+
+def _say_failure(error: Exception, code: str, as_json: bool) -> None:
+    if as_json:
+        print_json({"error": {"type": type(error).__name__, "code": code, "message": str(error)}})
+    else:
+        say(f"error: {error} [{code}]")
 
 
 def misused(message: str) -> typer.BadParameter:

@@ -30,7 +30,7 @@ def key_values(operator: OperatorState, given: list[str]) -> list[Any]:
     for label, data_type, text in zip(labels, types, given, strict=True):
         try:
             values.append(_value(data_type, text))
-        except (pa.ArrowException, ValueError, TypeError) as error:
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             raise misused(
                 f"--key {text!r} is no {_sql(data_type)}, which key column {label!r} is ({error}); the key is:"
                 f" {described}"

@@ -11,17 +11,22 @@ from .console import misused
 def check_location(location: str) -> None:
     """Raise if there is no checkpointLocation of a mixedmode job."""
     filesystem, folder = resolved_path(location)
-    try:
-        if exists(filesystem, f"{folder}/mixedmode"):
-            return
-        from ...runtime.checkpoints.savepoints.store import MANIFEST  # here: a health check does without its imports
+    if is_there(filesystem, f"{folder}/mixedmode", location):
+        return
+    from ...runtime.checkpoints.savepoints.store import MANIFEST  # here: a health check does without its imports
 
-        if exists(filesystem, f"{folder}/{MANIFEST}"):
-            raise misused(f"{location!r} is a savepoint; give the checkpointLocation of a job")
-        there = "exists, but has no folder mixedmode/" if exists(filesystem, folder) else "does not exist"
+    if is_there(filesystem, f"{folder}/{MANIFEST}", location):
+        raise misused(f"{location!r} is a savepoint; give the checkpointLocation of a job")
+    there = "exists, but has no folder mixedmode/" if is_there(filesystem, folder, location) else "does not exist"
+    raise misused(f"{location!r} is not a checkpointLocation of mixedmode: it {there}")
+
+
+def is_there(filesystem: fs.FileSystem, path: str, location: str) -> bool:
+    """Whether there is something; an error of the command line, about ``location``, if that cannot be known."""
+    try:
+        return exists(filesystem, path)
     except OSError as error:
         raise misused(f"{location!r} cannot be reached: {error}") from error
-    raise misused(f"{location!r} is not a checkpointLocation of mixedmode: it {there}")
 
 
 def resolved_path(path: str) -> tuple[fs.FileSystem, str]:

@@ -11,16 +11,15 @@ from ...runtime.checkpoints.reader_marks import CheckpointReaders
 from ...runtime.checkpoints.savepoints.store import MANIFEST, SavepointStore, open_store
 from ...runtime.checkpoints.store import CheckpointStore
 from ...runtime.state_reader import StateReader
-from ...runtime.storage.filesystem import exists
 from ...runtime.support.ids import CheckpointId
 from .console import misused
-from .location_checks import check_location, resolved_path
+from .location_checks import check_location, is_there, resolved_path
 
 
 def opened(path: str) -> tuple[StateReader, CheckpointStore]:
     """The reader and the store of a checkpointLocation or a savepoint."""
     filesystem, folder = resolved_path(path)
-    if not exists(filesystem, f"{folder}/{MANIFEST}"):
+    if not is_there(filesystem, f"{folder}/{MANIFEST}", path):
         check_location(path)
     store = open_store(filesystem, folder)
     return StateReader(store, None), store
@@ -69,5 +68,5 @@ def one_of_the_operators(metadata: CheckpointMetadata, uid: str | None) -> Opera
     if uid is None:
         raise misused(f"the checkpoint has the operators {', '.join(held)}; say which with --operator")
     if uid not in held:
-        raise UnknownStateError(f"the checkpoint has no operator {uid!r}; it has {', '.join(held)}")
+        raise UnknownStateError(f"the checkpoint has no operator {uid!r}; it has {', '.join(held) or 'none'}")
     return held[uid]

@@ -38,7 +38,7 @@ class RescalableQuery:
             timeout: seconds to wait; None: for ever.
 
         Raises:
-            ValueError: the number of shards or the timeout is not allowed.
+            OptionError: the number of shards or the timeout is not allowed.
             QueryError: it cannot be done now, was not done in time, or failed (and the query with it, if its checkpoint
                 may
                 not fail).

@@ -59,7 +59,8 @@ class Envelope:
             version, digest, body = said["format_version"], said[_STAMP], said["body"]
             return cls(version, body, said.get("kind"), checksum(body.encode()) == digest)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(repr(error)) from error
+            # The repr of a UnicodeDecodeError has the whole file in it.
+            raise ValueError(str(error) if isinstance(error, UnicodeError) else repr(error)) from error
 
 
 def stamp(fields: Mapping[str, Any]) -> dict[str, Any]:

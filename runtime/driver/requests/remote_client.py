@@ -105,7 +105,7 @@ class _AskedRun:
             if answer is not None and answer.status == "done":
                 return answer.path
             if answer is not None and answer.status == "failed":
-                raise QueryError(f"the job on {self.location!r} could not do it: {answer.error}")
+                raise QueryError(f"the job on {self.location!r} could not do it: {answer.error}", code=answer.code)
             if answer is not None and not begun:
                 begun = True
                 on_status("running")

@@ -18,12 +18,12 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, TypeVar, get_args
 
 from pyarrow import fs
 
-from ....errors import CorruptStateError, QueryError
+from ....errors import CorruptStateError, MixedModeError, QueryError
 from ...jvm.spark_errors import what_happened
 from ...storage.checksummed import read_sealed, write_sealed
 from ...storage.filesystem import delete_quietly, list_files, read_bytes, write_atomically
@@ -69,8 +69,11 @@ class Answer:
     #: Path of the savepoint.
     path: str | None = None
     error: str | None = None
+    #: That of the error, if it is one of ours.
+    code: str | None = None
 
 
+_ANSWER_FIELDS = {field.name for field in fields(Answer)}
 _Message = TypeVar("_Message", Request, Answer)
 
 
@@ -154,6 +157,8 @@ class RequestFolder:
         path = f"{self.path}/{name}"
         try:
             body: dict[str, Any] = read_sealed(self.filesystem, path)
+            if kind is Answer:  # a later version's may say more; of a request nothing is left out
+                body = {name: body[name] for name in body.keys() & _ANSWER_FIELDS}
             return kind(**body)
         except (ValueError, TypeError) as error:
             raise CorruptStateError(f"{path} is damaged ({error})") from error
@@ -162,7 +167,7 @@ class RequestFolder:
 def _body(message: Request | Answer) -> dict[str, Any]:
     """What is written of a message; what has come later is left out where it says nothing: older drivers refuse it."""
     body = asdict(message)
-    later = [name for name in ("parallelism", "stage") if body.get(name, 0) is None]
+    later = [name for name in ("parallelism", "stage", "code") if body.get(name, 0) is None]
     return {name: value for name, value in body.items() if name not in later}
 
 
@@ -233,7 +238,8 @@ class Requests:
                 raise QueryError(f"the driver's version of mixedmode knows no {request.action!r}")
             answer = Answer("done", path=self._execute(request))
         except BaseException as error:
-            answer = Answer("failed", error=f"{type(error).__name__}: {what_happened(error)}")
+            code = error.code if isinstance(error, MixedModeError) else None
+            answer = Answer("failed", error=f"{type(error).__name__}: {what_happened(error)}", code=code)
         try:
             self._folder.answer(request.id, answer)
         except OSError as error:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ....errors import QueryError
+from ....errors import OptionError, QueryError
 from ...checkpoints.metadata import CheckpointMetadata
 from ...metrics.events.events import ShardsRescaled
 from ...spec import JobSpec
@@ -44,7 +44,7 @@ def check_rescale(job: JobSpec, request: RescaleRequest) -> None:
 
     Raises:
         QueryError: the job keeps no state, or has no such stage.
-        ValueError: there cannot be so many shards.
+        OptionError: there cannot be so many shards.
     """
     most = job.settings.max_parallelism
     if not job.keeps_state:
@@ -55,7 +55,7 @@ def check_rescale(job: JobSpec, request: RescaleRequest) -> None:
         )
     number = request.parallelism
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most:
-        raise ValueError(
+        raise OptionError(
             f"parallelism of rescale() is {number!r}; it must be a whole number from 1 to {most}, the key groups of the"
             " state (pipeline.max-parallelism, fixed with the first run)"
         )

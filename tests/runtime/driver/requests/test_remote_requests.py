@@ -95,7 +95,16 @@ def test_failure_is_an_answer(folder: RequestFolder) -> None:
     driver, asked = Driver(folder, fails="no room"), request()
     folder.put(asked)
     driver.poll(NOW_MS)
-    assert folder.answer_to(asked.id) == Answer("failed", error="CheckpointError: no room")
+    code = "MIXEDMODE_CHECKPOINT_FAILED"
+    assert folder.answer_to(asked.id) == Answer("failed", error="CheckpointError: no room", code=code)
+
+
+def test_a_later_version_may_answer_more(folder: RequestFolder) -> None:
+    """What this one does not know of an answer is left out."""
+    folder.answer("1", Answer("done", path="/sp"))
+    path = Path(folder.path, "1.answer")
+    path.write_bytes(seal(json.dumps({**json.loads(unseal(path.read_bytes())), "mood": "good"}).encode()))
+    assert folder.answer_to("1") == Answer("done", path="/sp")
 
 
 def test_what_a_later_version_asks_is_refused(folder: RequestFolder) -> None:
@@ -245,10 +254,11 @@ def test_relative_paths_are_the_askers(
 
 
 def test_the_drivers_failure_is_raised(location: Path, folder: RequestFolder, lease: DriverLease) -> None:
-    """The error of the driver reaches the one who asked."""
+    """The error of the driver reaches the one who asked, with its code."""
     driver = Driver(folder, fails="no room")
-    with pytest.raises(QueryError, match="no room"):
+    with pytest.raises(QueryError, match="no room") as caught:
         ask(str(location), "savepoint", str(location.parent / "sp"), clock=Waiting(lambda: driver.poll(NOW_MS)).clock)
+    assert caught.value.code == CheckpointError.code
     assert files(folder) == []
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 from unittest import mock
 
 import pytest
-from mixedmode.errors import QueryError
+from mixedmode.errors import OptionError, QueryError
 from mixedmode.runtime.driver.requests.rescale_queue import RescaleQueue, RescaleRequest
 from mixedmode.runtime.driver.run import rescaling
 from mixedmode.runtime.driver.run.rescaling import Rescaling
@@ -246,7 +246,7 @@ def test_what_cannot_be_done_is_said() -> None:
     assert waiting.queue.is_idle
     with pytest.raises(QueryError, match=r"execution.runtime-mode is batch"):
         Query("backlog", "batch").rescale(4)
-    with pytest.raises(ValueError, match="parallelism of rescale\\(\\) is 17; it must be a whole number from 1 to 16"):
+    with pytest.raises(OptionError, match="parallelism of rescale\\(\\) is 17; it must be a whole number from 1 to 16"):
         Query("live").rescale(17)
     with pytest.raises(QueryError, match="no stage 'c'; its stages are a, b"):
         Query("live").rescale(4, "c")
