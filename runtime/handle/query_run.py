@@ -18,7 +18,8 @@ from ..driver.requests.remote_requests import RequestFolder
 from ..driver.run.runner import JobRunner
 from ..driver.run.sigterm import SIGTERM
 from ..jvm.job_cancellation import is_of_a_cancelled_job
-from ..jvm.jvm_loss import explain_jvm_loss, links
+from ..jvm.jvm_loss import links
+from ..jvm.session_loss import explain_session_loss
 from ..jvm.spark_errors import cause_first
 from ..jvm.worker_errors import translate
 from ..metrics.events.event_files import HistoryFolder
@@ -216,7 +217,7 @@ class QueryRun:
 
     def explained(self, error: BaseException) -> BaseException:
         """The error as its reader needs it."""
-        return explain_corruption(explain_jvm_loss(translate(error), self.job.spark), self.runner.context.store)
+        return explain_corruption(explain_session_loss(translate(error), self.job.spark), self.runner.context.store)
 
     def _stopped_from_outside(self) -> None:
         """Somebody has stopped what Spark shows of the query, by ``spark.streams``."""

@@ -39,6 +39,17 @@ def test_start_that_is_broken_off_leaves_the_location_free() -> None:
     assert done == ["claimed", "settings", "released", "not shown", "told", "let go"] and not run.is_active
 
 
+def test_a_query_whose_session_was_stopped_says_so() -> None:
+    """Not that ``None`` has no such attribute."""
+    run: Any = object.__new__(QueryRun)
+    run.job = SimpleNamespace(name="job", spark=SimpleNamespace(sparkContext=SimpleNamespace(_jsc=None)))
+    run.runner = SimpleNamespace(context=SimpleNamespace(store=None))
+    run.error = run.explained(AttributeError("'NoneType' object has no attribute 'removeJobTag'"))
+    failed = run.exception()
+    assert str(failed).startswith("query job failed: the Spark session was stopped while the query ran\n")
+    assert failed.code == "MIXEDMODE_SESSION_STOPPED"
+
+
 @pytest.mark.parametrize("error", [PermissionError("no bucket of yours"), ValueError("no such folder")])
 def test_query_ends_by_sigterm_though_its_savepoint_cannot_be_taken(error: Exception) -> None:
     """Whatever the place of the savepoint answers, the query is stopped; the process would stay otherwise."""

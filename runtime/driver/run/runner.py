@@ -19,7 +19,7 @@ from ...checkpoints.savepoints.destination import claim
 from ...checkpoints.savepoints.queue import SavepointQueue
 from ...checkpoints.store import CheckpointStore
 from ...connectors.sources.live_query import LiveSource, Stopped
-from ...jvm.jvm_loss import explain_jvm_loss
+from ...jvm.session_loss import explain_session_loss
 from ...jvm.spark_errors import what_happened
 from ...jvm.worker_errors import translate
 from ...metrics.backlog_progress import BacklogProgress
@@ -156,7 +156,7 @@ class JobRunner:
         except BaseException as error:
             context.failed.set()
             explained = error if self.running is None else self.running.losses.explained(error)
-            why = f"the query has failed: {what_happened(explain_jvm_loss(translate(explained), self.job.spark))}"
+            why = f"the query has failed: {what_happened(explain_session_loss(translate(explained), self.job.spark))}"
             try:
                 context.lease.find_out()
             except LocationLost as lost:
