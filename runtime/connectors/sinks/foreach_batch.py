@@ -79,7 +79,7 @@ class ForeachBatchSink(PerCheckpointSink):
             self._function(rows, number)
         except MixedModeError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # sys.exit() there is not meant for the thread that commits
             frames = UserFrames.since(None if error.__traceback__ is None else error.__traceback__.tb_next)
             raise UserCodeError(frames.description(error, self.call_in_hand)) from error
         finally:

@@ -90,7 +90,7 @@ class PartitionFunction:
                     self.writer(row)
             else:
                 self._take(partition, rows)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             frames = UserFrames.since(error.__traceback__)
             raise UserCodeError(frames.description(error, f"what foreach was given, batch {self.number}")) from error
         return iter(())

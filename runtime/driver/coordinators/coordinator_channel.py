@@ -127,7 +127,7 @@ class UserChannel:
     def _call(self, method: str, *arguments: Any) -> Any:
         try:
             return getattr(self._coordinator, method)(*arguments)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             frames = UserFrames.since(None if error.__traceback__ is None else error.__traceback__.tb_next)
             raised = CoordinatorError(f"coordinator {self._name} raised in {method}(): {type(error).__name__}: {error}")
             raise CoordinatorError(frames.located(raised)) from error

@@ -69,17 +69,17 @@ def test_an_object_is_called_as_stock_spark_calls_it(
     assert ours.notes == stocks.notes and outcomes[0] == outcomes[1]
 
 
-def test_a_function_takes_each_row_and_its_error_is_told_by_its_place() -> None:
-    """The message begins with the user's line."""
+@pytest.mark.parametrize("error", [ValueError("not 1"), SystemExit("not 1")])
+def test_a_function_takes_each_row_and_its_error_is_told_by_its_place(error: BaseException) -> None:
+    """The message begins with the user's line; ``sys.exit()`` there is an error like any other."""
     taken: list[int] = []
     assert list(PartitionFunction(taken.append, 7)(0, iter([1, 2]))) == [] and taken == [1, 2]
 
     def fail(row: int) -> None:
-        raise ValueError(f"not {row}")
+        raise error
 
-    with pytest.raises(
-        UserCodeError, match=r'File ".*test_foreach_rows.py", line \d+, in fail(?s:.*)not 1(?s:.*)batch 7'
-    ):
+    said = rf'File ".*test_foreach_rows.py", line \d+, in fail(?s:.*){type(error).__name__}: not 1(?s:.*)batch 7'
+    with pytest.raises(UserCodeError, match=said):
         list(PartitionFunction(fail, 7)(0, iter([1])))
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from failing import fail_at
-from mixedmode.errors import CheckpointError, OptionError
+from mixedmode.errors import CheckpointError, OptionError, UserCodeError
 from mixedmode.runtime.catalyst.types.arrow_types import arrow_schema
 from mixedmode.runtime.connectors.sinks import Sink, SinkSpec, make_sink
 from mixedmode.runtime.connectors.sinks.folder_sink import FolderSink
@@ -195,6 +195,20 @@ class TestForeachBatch:
         sink.commit(once)
         sink.commit(once)
         assert calls == [(4, [1, 2])]
+
+    @pytest.mark.parametrize("error", [ValueError("1"), SystemExit(1)])
+    def test_an_error_of_the_function_is_the_users(
+        self, spark: SparkSession, tmp_path: Path, error: BaseException
+    ) -> None:
+        """By its place and kind, also where the function calls ``sys.exit()``."""
+
+        def fail(frame: Any, number: int) -> None:
+            raise error
+
+        sink = opened(sink_of("parquet", foreach_batch=fail), tmp_path, spark)
+        said = rf"in fail(?s:.*){type(error).__name__}: 1(?s:.*)function .*fail of foreachBatch, batch 4"
+        with pytest.raises(UserCodeError, match=said):
+            sink.commit(transaction(4, stage(sink, "e00000001-a", 1)))
 
     def test_is_not_called_without_rows(self, sink: Sink, calls: list[tuple[int, list[int]]]) -> None:
         """A checkpoint without output makes no call."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -207,19 +208,25 @@ def fails(self: Told, *arguments: Any) -> None:
     raise ValueError("boom")
 
 
+def leaves(self: Told, *arguments: Any) -> None:
+    sys.exit("boom")
+
+
+@pytest.mark.parametrize("kind", [ValueError, SystemExit])
 @pytest.mark.parametrize("method", ["open", "restore", "subtaskReset", "handleEventFromSubtask", "checkpoint"])
-def test_raising_coordinator(method: str) -> None:
-    """An error of the coordinator names it and the method."""
+def test_raising_coordinator(method: str, kind: type[BaseException]) -> None:
+    """An error of the coordinator names it and the method; so does ``sys.exit()``."""
     stored = StoredEvents(b"", ((), ()))
 
     def live() -> None:
-        one = channel(Told(**{method: fails}), stored, latest=3)
+        one = channel(Told(**{method: fails if kind is ValueError else leaves}), stored, latest=3)
         epoch(one, "1")
         one.begin(4)
 
-    with pytest.raises(CoordinatorError, match=rf"coordinator Told raised in {method}\(\): ValueError: boom") as raised:
+    said = rf"coordinator Told raised in {method}\(\): {kind.__name__}: boom"
+    with pytest.raises(CoordinatorError, match=said) as raised:
         live()
-    assert isinstance(raised.value.__cause__, ValueError)
+    assert isinstance(raised.value.__cause__, kind)
 
 
 def test_failed_snapshot_leaves_the_channel_usable() -> None:
