@@ -83,9 +83,11 @@ def resolve(location: str) -> tuple[fs.FileSystem, str]:
     a ``?`` in the URI of another filesystem is for pyarrow (``endpoint_override=…``).
 
     Raises:
-        ValueError: nothing here serves the URI's scheme.
+        ValueError: nothing here serves the URI's scheme, or no file system can have such a path.
         OSError: a bucket of S3 cannot be used; says which setting may be wrong.
     """
+    if "\0" in location:
+        raise ValueError("it contains a NUL character, which no path can have")
     local = _LOCAL_URI.match(location)
     if local is not None:
         return fs.LocalFileSystem(), os.path.abspath("/" + location[local.end() :].lstrip("/"))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from pyarrow import ArrowException
 
-from ....errors import CheckpointError, CorruptStateError, OptionError, PlanError
+from ....errors import CheckpointError, CorruptStateError, MixedModeError, OptionError, PlanError
 from ....state.store.local_folder import check_local_root
 from ...checkpoints.identity import JobIdentity
 from ...checkpoints.lease.driver_lease import DriverLease
@@ -50,7 +50,7 @@ def check_places(job: JobSpec) -> None:
         if job.live is not None:
             check_replayable(job.live)
         check_folder("checkpointLocation", job.checkpoint_location)
-        ids = _check_owner(job, CheckpointStore(*resolve(job.checkpoint_location)))
+        ids = _check_location(job, job.checkpoint_location)
     elif job.settings.savepoint_path is not None:
         _check_savepoint(job, job.settings.savepoint_path)
     else:
@@ -91,6 +91,20 @@ def _check_local_root(job: JobSpec) -> None:
             " or has, one of its own named 'mixedmode'",
             code="MIXEDMODE_LOCATION_UNUSABLE",
         )
+
+
+def _check_location(job: JobSpec, location: str) -> Sequence[int]:
+    """As :func:`_check_owner`; a file there that cannot be read is named with the option."""
+    try:
+        return _check_owner(job, CheckpointStore(*resolve(location)))
+    except MixedModeError:
+        raise
+    except OSError as error:
+        raise OptionError(
+            f"checkpointLocation = {location!r} cannot be read: {error}; allowed: a folder whose files this user can"
+            " read and write",
+            code="MIXEDMODE_LOCATION_UNUSABLE",
+        ) from error
 
 
 def _check_owner(job: JobSpec, store: CheckpointStore) -> Sequence[int]:

@@ -457,6 +457,44 @@ def test_the_location_of_another_job(writer: MixedStreamWriter, tmp_path: Path) 
     assert content(tmp_path) == before
 
 
+@pytest.mark.parametrize("unreadable", ["mixedmode/job.json", "mixedmode/checkpoints", "mixedmode/lease"])
+def test_a_location_with_files_that_cannot_be_read(writer: MixedStreamWriter, tmp_path: Path, unreadable: str) -> None:
+    """The error names the option, its value, and the file; nothing is written."""
+    claim(tmp_path / "ck", dict, writer)
+    file = tmp_path / "ck" / unreadable
+    file.unlink(missing_ok=True)
+    if unreadable.endswith(".json"):
+        file.mkdir()  # as good as one that this user may not read, also for root
+    else:
+        file.touch()
+    before = content(tmp_path)
+    problem = rf"^checkpointLocation = '{tmp_path}/ck' cannot be read: .*{file}.*; allowed: a folder whose files"
+    with pytest.raises(OptionError, match=problem) as caught:
+        writer.start()
+    assert caught.value.code == "MIXEDMODE_LOCATION_UNUSABLE"
+    assert content(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "path",
+        "checkpointLocation",
+        "execution.savepoint.path",
+        "execution.savepoint.on-sigterm",
+        "pipeline.late-data.path",
+        "state.local-dir",
+        "sorter.spill-dir",
+    ],
+)
+def test_a_location_that_no_file_system_can_have(writer: MixedStreamWriter, tmp_path: Path, option: str) -> None:
+    """Python and Arrow only say that there is a null byte somewhere."""
+    problem = rf"^{option} = '{tmp_path}/a\\x00b' cannot be reached: it contains a NUL character"
+    with pytest.raises(OptionError, match=problem):
+        writer.option(option, f"{tmp_path}/a\0b").start()
+    assert content(tmp_path) == []
+
+
 def test_the_checkpoints_of_a_location_are_listed_once(
     writer: MixedStreamWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
