@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from session_options import session_options
 from two_ways import Batch, TwoWays
 
-#: Rows in order of time; no window, session or watermark ends where another one does.  The last one meets all conditions:
-#: of one that does not, stock's watermark sees nothing where its optimizer puts the condition below a join.
+#: Rows in order of time; no window, session or watermark ends where another one does.  The last row meets all
+#: conditions: else stock's watermark sees nothing of it where its optimizer puts the condition below a join.
 BATCHES: list[Batch] = [
     {
         "a": [(n % 4 if n % 7 else None, 11 + 10 * n + n % 2, (n * 5) % 6) for n in range(14 * batch, 14 * batch + 14)],
