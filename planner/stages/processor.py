@@ -159,10 +159,10 @@ def _check_that_calls_run(instance: Any, methods: Iterable[str], *, may_yield: b
     for method in methods:
         kind = kind_that_waits(getattr(instance, method, None), may_yield=may_yield)
         if kind is not None:
-            ordinary = "make it an ordinary one (def, without async)"
+            without = "yield" if kind == "a generator function" else "async"
             raise invalid_processor(
-                f"{type(instance).__name__}.{method} is {kind}, which a call does not run;"
-                f" {ordinary if may_yield else ordinary[:-1] + ' and without yield)'}"
+                f"{type(instance).__name__}.{method} is {kind}, which a call does not run; make it an ordinary one"
+                f" (def, without {without})"
             )
 
 

@@ -249,7 +249,13 @@ def ignoring_nulls(aggregate: Any) -> Any:
 
 
 def with_members(spark: SparkSession, node: Any, members: Mapping[str, Any]) -> Any:
-    """A copy of a node with other values of some of its members, by their names."""
+    """A copy of a node, of an expression or a plan, with other values of some of its members.
+
+    Args:
+        spark: the session that it is of.
+        node: the node.
+        members: the values, by the names of the members.
+    """
     values = [
         members[name] if (name := str(node.productElementName(at))) in members else node.productElement(at)
         for at in range(node.productArity())

@@ -217,7 +217,13 @@ def text_of(node: Any) -> str | None:
 
 
 def over_changed(spark: SparkSession, node: Any, change: Callable[[Any], Any]) -> Any:
-    """A node of a plan over its children as they are after a change; the same node if none has changed."""
+    """A node of a plan over its children as they are after a change; the same node if none has changed.
+
+    Args:
+        spark: the session that it is of.
+        node: the node.
+        change: gives what takes a child's place.
+    """
     children = list(items(node.children()))
     others = list(map(change, children))
     return node if all(map(is_, others, children)) else with_children(spark, node, others)

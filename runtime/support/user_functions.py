@@ -10,7 +10,7 @@ import inspect
 from typing import Any
 
 #: What is asked of a function that a plain call does not run, for messages.
-ORDINARY = "give it an ordinary function (def, without async and without yield)"
+ORDINARY = "give it an ordinary function"
 
 
 def name_of(function: Any) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from pyspark.sql import DataFrame
 
 from ....errors import OptionError
-from ....runtime.connectors.late_rows import OPTION as LATE_PATH
 from ....runtime.settings import Settings
 from ....runtime.storage.folder_checks import Place, folder_place
 from .folders import check_not_read
@@ -16,25 +15,21 @@ from .folders import check_not_read
 _CLEANED = ("mixedmode", "spark")
 
 
-def check_local_folders(
-    settings: Settings, sources: Iterable[tuple[str, DataFrame]], *, location: str | None, path: str | None
-) -> None:
+def check_local_folders(settings: Settings, sources: Iterable[tuple[str, DataFrame]], **folders: str | None) -> None:
     """Check that working copies and sorted runs are in no folder that the job reads, writes or cleans up.
 
     Args:
         settings: they name the local folders.
         sources: names and frames of what is read.
-        location: of checkpoints; None: a temporary folder.
-        path: the output; None: it is no folder.
+        folders: those of the job, by the names of their options; None: not set.
 
     Raises:
         OptionError: a local folder is, or is inside, one of the others.
     """
     local = {"state.local-dir": settings.state_local_dir, "sorter.spill-dir": settings.sorter_spill_dir}
     check_not_read(sources, **local)
-    others = {"checkpointLocation": location, "path": path, LATE_PATH: settings.late_data_path}
     for name, folder in local.items():
-        for other, as_written in others.items():
+        for other, as_written in folders.items():
             if folder is None or as_written is None:
                 continue
             try:

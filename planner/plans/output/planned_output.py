@@ -121,7 +121,7 @@ def _check_places(asked: OutputRequest, path: str | None, used_path: str | None,
     check_not_read(read, **folders)
     if settings.sink_existing == "replace":
         check_replaced(used_path, read, **others)
-    check_local_folders(settings, read, location=location, path=used_path)
+    check_local_folders(settings, read, **folders)
 
 
 def _output_folder(asked: OutputRequest, path: str | None) -> dict[str, str | None]:
