@@ -21,6 +21,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from .errors import (
+    AggregateOverflowError,
     CheckpointError,
     CheckpointMismatchError,
     CoordinatorError,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AggregateOverflowError",
     "CheckpointError",
     "CheckpointMismatchError",
     "CoordinatorContext",

@@ -93,6 +93,12 @@ class MisplacedRowsError(MixedModeError, RuntimeError):
     code = "MIXEDMODE_ROWS_MISPLACED"
 
 
+class AggregateOverflowError(MixedModeError, OverflowError):
+    """A sum left the range of its type under ``spark.sql.ansi.enabled``.  The message names the column."""
+
+    code = "MIXEDMODE_AGGREGATE_OVERFLOW"
+
+
 class WideSumError(MixedModeError, OverflowError):
     """A task got a sum of decimals that does not fit the 64 bits in which Spark has added it.  Its results are not
     used: Spark adds decimals instead."""

@@ -43,7 +43,6 @@ def given_codes() -> Iterator[str]:
 
 def all_classes() -> set[type[MixedModeError]]:
     """The error tree, with classes outside ``errors.py``."""
-    import mixedmode.runtime.operators.aggregate.buffers
     import mixedmode.runtime.spark_io.spark_kafka  # noqa: F401
 
     found, more = set(), {MixedModeError}
@@ -124,9 +123,23 @@ def test_an_option_that_is_unknown_says_so_by_its_code() -> None:
 
 def test_a_class_below_has_its_own_code() -> None:
     """A subclass outside ``errors.py`` has its own code, not that of the class above."""
-    lost = next(one for one in all_classes() if one.__name__ == "AggregateOverflowError")
-    assert lost.code == "MIXEDMODE_AGGREGATE_OVERFLOW"
+    lost = next(one for one in all_classes() if one.__name__ == "NoSuchTopic")
+    assert lost.code == "MIXEDMODE_TOPIC_UNKNOWN"
     assert CheckpointError("x").code == "MIXEDMODE_CHECKPOINT_FAILED"
+
+
+def test_every_error_of_a_task_comes_back_as_what_it_is() -> None:
+    """Whatever of ``errors.py`` a task raised, and whoever waits for the query can catch it by its class."""
+    kinds = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, MixedModeError)]
+    assert mixedmode.AggregateOverflowError in kinds
+    for kind in kinds:
+        if issubclass(kind, errors.StopTimeoutError):
+            continue  # of the handle alone
+        assert getattr(mixedmode, kind.__name__) is kind and kind.__name__ in mixedmode.__all__
+        shown = "".join(traceback.format_exception(kind("column s: sum(v) overflows")))
+        failed = errors.query_error("query q failed", translate(RuntimeError(f"Job aborted\n{shown}\n")))
+        assert isinstance(failed, kind) and failed.code == kind.code
+        assert str(failed.__cause__) == "column s: sum(v) overflows"
 
 
 def test_a_query_fails_with_an_error_that_is_its_causes_kind_too() -> None:

@@ -32,6 +32,7 @@ from ....runtime.catalyst.spark_plans import analyzed, as_written
 from ....runtime.catalyst.spark_session import empty_frame, is_on
 from ....runtime.catalyst.struct_fields import known_again, with_own_fields
 from ....runtime.jvm.spark_errors import error_text
+from ....runtime.operators.aggregate.buffers import Buffer, DecimalSumBuffer, SumBuffer
 from ....runtime.operators.aggregate.definition import (
     GROUPING_ID,
     AggregateMode,
@@ -39,10 +40,12 @@ from ....runtime.operators.aggregate.definition import (
     GroupColumns,
     GroupKey,
     KeyKind,
+    OutputColumn,
     Partials,
 )
 from ....runtime.operators.aggregate.grouping import GroupingSets
 from ....runtime.operators.aggregate.operator import AggregateOperator
+from ....runtime.operators.aggregate.results import Result
 from ....runtime.operators.columnar.record_codec import RecordCodec
 from ....state.keys.keys import KeyCodec
 from ...inputs.event_time import EVENT_TIME_MARK, SESSION_MARK, WINDOW_MARK, marks_of, with_marks
@@ -138,7 +141,7 @@ def plan_aggregate(
         columns=dict(zip(names, written.labels, strict=True)),
         places=tuple(names),
         types=tuple(_arrow(field) for field in partial_fields.fields),
-        buffers=collected.buffers,
+        buffers=tuple(_named_buffer(one, planned.outputs, results) for one in collected.buffers),
         results=tuple(results),
         outputs=planned.outputs,
     )
@@ -167,6 +170,17 @@ def plan_aggregate(
         projection=None if planned.projection is None else planned.projection.with_own_fields(fold),
         follows_a_stage=traits.follows_a_stage,
     )
+
+
+def _named_buffer(buffer: Buffer, outputs: Sequence[OutputColumn], results: Sequence[Result]) -> Buffer:
+    """The buffer, whose errors name the output columns that it is for; without an alias that is what it computes."""
+    if not isinstance(buffer, SumBuffer | DecimalSumBuffer):
+        return buffer
+    mine = set(buffer.columns)
+    names = [one.name for one in outputs if any(mine & set(results[place].columns) for place in one.results)]
+    if not names or buffer.sql in names:
+        return buffer
+    return replace(buffer, sql=f"column {' and '.join(names)}: {buffer.sql}")
 
 
 # -- what Spark says ---------------------------------------------------------------------------------------------------

@@ -19,16 +19,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....errors import MixedModeError
+from ....errors import AggregateOverflowError
 from .list_arrays import concat_lists, distinct_lists
 from .list_order import sorted_lists
 from .ordering import less
-
-
-class AggregateOverflowError(MixedModeError, OverflowError):
-    """A sum left the range of its type under ``spark.sql.ansi.enabled``; Spark raises ArithmeticException here."""
-
-    code = "MIXEDMODE_AGGREGATE_OVERFLOW"
 
 
 @dataclass(frozen=True)

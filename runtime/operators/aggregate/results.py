@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ....errors import AggregateOverflowError
 from ....state.codec.byte_arrays import decimal_words
-from .buffers import AggregateOverflowError
 from .distinct import distinct_mean, distinct_sum
 from .list_arrays import distinct_lists, list_from_lengths, list_lengths
 from .list_order import last_fields, sorted_lists

@@ -12,10 +12,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mixedmode.errors import CorruptStateError
+from mixedmode.errors import AggregateOverflowError, CorruptStateError
 from mixedmode.runtime.operators.aggregate import results
 from mixedmode.runtime.operators.aggregate.buffers import (
-    AggregateOverflowError,
     CountBuffer,
     DecimalSumBuffer,
     ExtremeBuffer,

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from aggregate_support import START, Job, events, oracle, same
+from mixedmode.errors import AggregateOverflowError
 from mixedmode.planner.stages.aggregates.aggregate import plan_aggregate
-from mixedmode.runtime.operators.aggregate.buffers import AggregateOverflowError
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from session_options import session_options
@@ -226,13 +226,35 @@ def test_overflow_across_epochs_is_what_spark_makes_of_it(
         assert made.run(frame) == [("a", value)]
         return made
 
-    with pytest.raises(AggregateOverflowError, match=r"sum\(v\) overflows"):
+    with pytest.raises(AggregateOverflowError, match=r"^sum\(v\) overflows"):
         planned().run(frame)
     with session_options(spark, {"spark.sql.ansi.enabled": "false"}):
         running = planned()
         assert running.run(frame) == [("a", legacy)]
         expected = -(2**63) + 2**62 if legacy is not None else None
         assert running.run(frame) == [("a", expected)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "named"),
+    [
+        (["sum(v) as total"], "column total: "),
+        (["max(v) as most", "sum(v) + 1 as more"], "column more: "),
+        (["sum(v) as total", "sum(v) / 2 as half"], "column total and half: "),
+        (["sum(v)", "sum(v) as total"], ""),
+    ],
+)
+def test_an_overflow_names_the_columns_that_it_is_for(
+    spark: SparkSession, job: Any, columns: list[str], named: str
+) -> None:
+    """By their aliases; without one the column is called as what it computes."""
+    frame = spark.createDataFrame([("a", 2**62)], "k string, v long")
+    made: Job = job(
+        plan_aggregate(frame, ["k"], list(map(F.expr, columns)), event_time=None, output_mode="update", uid="agg")
+    )
+    made.run(frame)
+    with pytest.raises(AggregateOverflowError, match=rf"^{named}sum\(v\) overflows int64; cast its argument"):
+        made.run(frame)
 
 
 def test_lists_in_text_follow_arrival(spark: SparkSession, job: Any) -> None:
