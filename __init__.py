@@ -21,6 +21,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from .errors import (
+    AddressUnavailableError,
     AggregateOverflowError,
     CheckpointError,
     CheckpointMismatchError,
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AddressUnavailableError",
     "AggregateOverflowError",
     "CheckpointError",
     "CheckpointMismatchError",

@@ -69,6 +69,12 @@ class SetupError(MixedModeError, RuntimeError):
     code = "MIXEDMODE_SETUP_INVALID"
 
 
+class AddressUnavailableError(MixedModeError, OSError):
+    """Metrics cannot be served at a host and port.  The message has both, and what the system says."""
+
+    code = "MIXEDMODE_ADDRESS_UNAVAILABLE"
+
+
 class CheckpointError(MixedModeError, RuntimeError):
     """A checkpoint cannot be written, read or used by this job."""
 

@@ -6,7 +6,7 @@ import importlib.metadata
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ....errors import SetupError
+from ....errors import AddressUnavailableError, OptionError, SetupError
 from ..events.run_listener import add_listener, remove_listener
 from .metric_table import METRICS, Metric
 from .metric_values import MetricValues
@@ -58,9 +58,11 @@ def prometheus(
         registry: a registry of ``prometheus_client`` that gets the metrics, with all others in it; None: a new one.
 
     Raises:
+        OptionError: ``port`` or ``host`` is not one.
+        AddressUnavailableError: an ``OSError``; another process has the port, or this machine does not have the host.
         SetupError: ``prometheus-client`` is not installed.
-        OSError: the port is not available.
     """
+    _check_address(port, host)
     try:
         import prometheus_client
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -89,7 +91,14 @@ def prometheus(
     collector = Runs()
     server: Any = None
     if port is not None:
-        server, _ = prometheus_client.start_http_server(port, host, into)
+        try:
+            server, _ = prometheus_client.start_http_server(port, host, into)
+        except (OSError, ValueError) as error:  # the second one: a host that is no name
+            reason = getattr(error, "strerror", None) or error
+            raise AddressUnavailableError(
+                f"metrics.prometheus() cannot listen on host {host!r}, port {port}: {reason};"
+                " allowed: an address of this machine, and a port that is free there (0: any)"
+            ) from error
     into.register(collector)
     add_listener(values)
     ends = [lambda: into.unregister(collector)]
@@ -132,6 +141,17 @@ def opentelemetry(meter_provider: MeterProvider | None = None) -> MetricsExport:
         make(metric.otel_name, [observed(metric)], metric.unit, metric.doc)
     add_listener(values)
     return MetricsExport(values, None, is_open.clear)
+
+
+def _check_address(port: object, host: object) -> None:
+    is_port = isinstance(port, int) and not isinstance(port, bool) and 0 <= port <= 65535
+    if port is not None and not is_port:
+        raise OptionError(
+            f"port of metrics.prometheus() is {port!r}; allowed: a whole number from 1 to 65535, 0 (any free port) or"
+            " None (no port)"
+        )
+    if not isinstance(host, str):
+        raise OptionError(f"host of metrics.prometheus() is {host!r}; allowed: a name or an address of this machine")
 
 
 def _missing(function: str, package: str) -> str:

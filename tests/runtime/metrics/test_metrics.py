@@ -18,7 +18,7 @@ import pytest
 import yaml
 from event_support import began, common, epoch, phase
 from mixedmode import events
-from mixedmode.errors import SetupError
+from mixedmode.errors import AddressUnavailableError, OptionError, SetupError
 from mixedmode.runtime.metrics.events.run_listener import LISTENERS
 from mixedmode.runtime.metrics.export.metric_table import METRICS, as_markdown
 from mixedmode.runtime.metrics.export.metric_values import MetricValues
@@ -176,6 +176,33 @@ def test_prometheus_gets_them_all() -> None:
     assert LISTENERS.mailboxes == []
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(url, timeout=60)
+
+
+@pytest.mark.parametrize("port", [-1, 65536, 10**20, "9464", 1.5, True])
+def test_prometheus_on_what_is_no_port(port: Any) -> None:
+    """The error names the argument, the value and what is allowed, before anything listens."""
+    with pytest.raises(OptionError, match=rf"^port of metrics\.prometheus\(\) is {port!r}; allowed: a whole number"):
+        mixedmode.metrics.prometheus(port=port)
+    with pytest.raises(OptionError, match=r"^host of metrics\.prometheus\(\) is 5; allowed: "):
+        mixedmode.metrics.prometheus(port=0, host=5)  # type: ignore[arg-type]
+    assert LISTENERS.mailboxes == []
+
+
+@pytest.mark.parametrize("host", ["nowhere.invalid", "a\0b", "x" * 300, "203.0.113.7"])
+def test_prometheus_on_a_host_that_is_not_this_machine(host: str) -> None:
+    """The error names host and port; it is an ``OSError``, too."""
+    with pytest.raises(AddressUnavailableError, match=r"^metrics\.prometheus\(\) cannot listen on host ") as caught:
+        mixedmode.metrics.prometheus(port=9464, host=host)
+    assert isinstance(caught.value, OSError) and f"host {host!r}, port 9464: " in str(caught.value)
+    assert LISTENERS.mailboxes == []
+
+
+def test_prometheus_on_a_port_that_is_taken() -> None:
+    """Whoever has it goes on."""
+    with mixedmode.metrics.prometheus(port=0) as served:
+        with pytest.raises(AddressUnavailableError, match=rf"port {served.port}: Address already in use; allowed: "):
+            mixedmode.metrics.prometheus(port=served.port)
+        urllib.request.urlopen(f"http://127.0.0.1:{served.port}/metrics", timeout=60)
 
 
 def test_prometheus_in_a_registry_of_the_user() -> None:
