@@ -62,10 +62,11 @@ def path_text(what: str, path: object) -> str:
     """A path that a caller gave, as text.
 
     Raises:
-        OptionError: it is neither a string with something in it nor an ``os.PathLike``; ``what`` names the argument.
+        OptionError: it is no path: neither a string with something in it, and without NUL characters, nor an
+            ``os.PathLike``; ``what`` names the argument.
     """
     text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
-    if not isinstance(text, str) or not text.strip():
+    if not isinstance(text, str) or not text.strip() or "\0" in text:
         raise OptionError(f"{what} must be a path, as str or os.PathLike, got {path!r}")
     return text
 
