@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ...errors import MixedModeError
+from ...runtime.support.redaction import redacted
 from ..options.values import parse_positive_duration_ms
 
 FAILED = 1
@@ -82,15 +83,16 @@ def failures(as_json: bool) -> Iterator[None]:
 
 
 def _say_failure(error: Exception, code: str, as_json: bool) -> None:
+    message = redacted(str(error))
     if as_json:
-        print_json({"error": {"type": type(error).__name__, "code": code, "message": str(error)}})
+        print_json({"error": {"type": type(error).__name__, "code": code, "message": message}})
     else:
-        say(f"error: {error} [{code}]")
+        say(f"error: {message} [{code}]")
 
 
 def misused(message: str) -> typer.BadParameter:
-    """An error of the command line: usage and exit code 2."""
-    return typer.BadParameter(message)
+    """An error of the command line, without the credentials of a location: usage and exit code 2."""
+    return typer.BadParameter(redacted(message))
 
 
 def option_duration_ms(option: str, text: str | None) -> int | None:

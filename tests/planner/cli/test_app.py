@@ -47,6 +47,14 @@ def test_a_location_that_no_file_system_takes(name: str) -> None:
     assert "cannot be reached: " in found.stderr and "Traceback" not in found.stderr
 
 
+@pytest.mark.parametrize("name", ["checkpoints", "status", "report"])
+def test_credentials_of_a_location_are_not_printed(name: str) -> None:
+    """The message has the rest of it."""
+    found = command(name, "memory://KEY:SECRET@bucket/x")
+    assert found.exit_code == 2, found.output
+    assert "SECRET" not in found.output and "KEY:" in found.stderr and "@bucket/x" in found.stderr.replace("\n", "")
+
+
 def test_an_operator_that_a_checkpoint_does_not_have(location: Path) -> None:
     """Also where no key is looked up."""
     found = command("inspect", location, "--operator", "nope")
