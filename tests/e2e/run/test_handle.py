@@ -55,7 +55,7 @@ def test_a_cell_shows_how_the_query_is(running: MixedQuery) -> None:
 def test_waiting_times_out(running: MixedQuery) -> None:
     """awaitTermination with a timeout says that the query still runs; a timeout of 0 is refused."""
     assert running.awaitTermination(0.01) is False
-    with pytest.raises(ValueError, match="timeout must be greater than 0"):
+    with pytest.raises(ValueError, match=r"^timeout of awaitTermination\(\) is 0; allowed: a number of seconds"):
         running.awaitTermination(0)
 
 
