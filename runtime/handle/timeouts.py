@@ -13,24 +13,25 @@ from ...errors import OptionError
 _LONGEST_S = (2**63 - 1) // 1000
 
 
-def timeout_s(method: str, timeout: object) -> float | None:
+def timeout_s(method: str, timeout: object, *, may_be_zero: bool = False) -> float | None:
     """The timeout of a method of the handle, as threads take it; None: without limit.
 
     Args:
         method: its name, without brackets.
         timeout: as the caller gave it.
+        may_be_zero: the method then looks once and does not wait.
 
     Raises:
-        OptionError: it is not a number of seconds greater than 0.
+        OptionError: it is not a number of seconds greater than 0, or of at least 0.
     """
     if timeout is None:
         return None
     seconds = _number(timeout)
-    if seconds == math.inf or 0 < seconds <= float(_LONGEST_S):  # neither holds for nan
+    if seconds == math.inf or 0 < seconds <= float(_LONGEST_S) or (may_be_zero and seconds == 0):  # none holds for nan
         return min(seconds, threading.TIMEOUT_MAX)
+    least = "at least 0" if may_be_zero else "greater than 0"
     raise OptionError(
-        f"timeout of {method}() is {_shown(timeout)}; allowed: a number of seconds, greater than 0, at most"
-        f" {_LONGEST_S}"
+        f"timeout of {method}() is {_shown(timeout)}; allowed: a number of seconds, {least}, at most {_LONGEST_S}"
     )
 
 

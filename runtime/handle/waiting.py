@@ -70,11 +70,11 @@ class AwaitableQuery:
 
         Raises:
             QueryError: the query failed.
-            ValueError: no query has such a phase, or the timeout is not a number of seconds greater than 0.
+            ValueError: no query has such a phase, or the timeout is not a number of seconds, at least 0.
         """
         if until is not None:
             _check_phase("watch", until)
-        timeout = timeout_s("watch", timeout)
+        timeout = timeout_s("watch", timeout, may_be_zero=True)
         from rich.console import Console
 
         from ..metrics.watch.displays import display_for
@@ -137,9 +137,9 @@ class AwaitableQuery:
             timeout: seconds to wait; None: for ever.
 
         Raises:
-            ValueError: no query has such a phase, or the timeout is not a number of seconds greater than 0.
+            ValueError: no query has such a phase, or the timeout is not a number of seconds, at least 0.
         """
-        limit_s = timeout_s("wait_for", timeout)
+        limit_s = timeout_s("wait_for", timeout, may_be_zero=True)
         if phase == "recovery":
             return True  # each run begins in it
         _check_phase("wait_for", phase)
@@ -148,8 +148,8 @@ class AwaitableQuery:
             if phase in self._run.history.phases:
                 return True
             if self._run.ended.wait(0.02):
-                return phase in self._run.history.phases
-        return False
+                break
+        return phase in self._run.history.phases
 
 
 def _check_phase(method: str, phase: str) -> None:

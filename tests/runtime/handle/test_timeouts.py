@@ -26,7 +26,7 @@ METHODS = {
 
 @pytest.mark.parametrize(
     "timeout",
-    [math.nan, -math.inf, -1, 0, "60", b"1", [], 10 * LONGEST_S, 1e300, 10**10_000],
+    [math.nan, -math.inf, -1, "60", b"1", [], 10 * LONGEST_S, 1e300, 10**10_000],
     ids=lambda timeout: type(timeout).__name__,  # an int of so many digits has no text
 )
 @pytest.mark.parametrize("method", METHODS)
@@ -36,6 +36,16 @@ def test_a_timeout_that_is_no_number_of_seconds(method: str, timeout: object) ->
     with pytest.raises(OptionError, match=rf"^timeout of {method}\(\) is .*; allowed: a number of seconds") as caught:
         METHODS[method](query, timeout)
     assert len(str(caught.value)) <= 160
+
+
+def test_a_timeout_of_no_time() -> None:
+    """Where it means a look, it is taken; where nothing would be waited for, it is not."""
+    query: Any = object.__new__(MixedQuery)
+    query._run = SimpleNamespace(history=SimpleNamespace(phases={"backlog"}))
+    assert query.wait_for("backlog", 0) and not query.wait_for("live", 0)
+    for method in ("stop", "awaitTermination", "rescale"):
+        with pytest.raises(OptionError, match=rf"timeout of {method}\(\) is 0; .*greater than 0"):
+            METHODS[method](query, 0)
 
 
 @pytest.mark.parametrize("timeout", [1, 0.5, True, np.float64(2.5), np.int64(3), Fraction(1, 3), 10**9])
