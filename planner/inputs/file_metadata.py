@@ -6,6 +6,7 @@ planned over.  So it becomes a column like others before.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,6 +18,7 @@ from .inputs import Inputs
 from .schemas import find_column
 
 _NAME = "_metadata"
+_MENTION = re.compile(rf"(?<!\w){_NAME}(?!\w)", re.IGNORECASE)
 
 
 def with_file_metadata(inputs: Inputs, expressions: Iterable[Any]) -> Inputs:
@@ -26,7 +28,7 @@ def with_file_metadata(inputs: Inputs, expressions: Iterable[Any]) -> Inputs:
         inputs: what is aggregated.
         expressions: names and columns: keys, aggregates.
     """
-    if not any(_NAME in str(one).lower() for one in expressions):
+    if not any(_MENTION.search(str(one)) for one in expressions):
         return inputs
     if find_column(_NAME, inputs.schema, case_sensitive=False) is not None:
         return inputs

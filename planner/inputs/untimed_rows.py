@@ -52,7 +52,7 @@ def _drops(spark: SparkSession, node: Any) -> bool:
             return True
         if kind == "Filter":
             conditions += _parts_of(node.condition())
-        if kind == "Project":
+        if kind == "Project" and conditions:
             made = {attribute_id(one): one.child() for one in items(node.projectList()) if class_name(one) == "Alias"}
             conditions = [resolved_with_attributes(spark, one, made) for one in conditions]
         node = timed[0]

@@ -70,7 +70,7 @@ class AwaitableQuery:
 
         Raises:
             QueryError: the query failed.
-            ValueError: no query has such a phase, or the timeout is not a number of seconds, at least 0.
+            ValueError: no query has such a phase, or (OptionError) the timeout is not a number of seconds, at least 0.
         """
         if until is not None:
             _check_phase("watch", until)
@@ -137,7 +137,7 @@ class AwaitableQuery:
             timeout: seconds to wait; None: for ever.
 
         Raises:
-            ValueError: no query has such a phase, or the timeout is not a number of seconds, at least 0.
+            ValueError: no query has such a phase, or (OptionError) the timeout is not a number of seconds, at least 0.
         """
         limit_s = timeout_s("wait_for", timeout, may_be_zero=True)
         if phase == "recovery":

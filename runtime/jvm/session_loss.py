@@ -21,8 +21,13 @@ if TYPE_CHECKING:
 def explain_session_loss(error: BaseException, spark: SparkSession) -> BaseException:
     """The error, or one that says what has become of the session, if that is what it came of."""
     explained = explain_jvm_loss(error, spark)
-    if explained is not error or not _may_be_of_a_stop(error) or not is_stopped(spark):
+    if explained is not error or not _may_be_of_a_stop(error):
         return explained
+    try:
+        if not is_stopped(spark):
+            return error
+    except (Py4JError, OSError):  # the JVM has gone since
+        return error
     stopped = SetupError(
         "the Spark session was stopped while the query ran\nCall query.stop() before spark.stop(). The next start, with"
         f" a new session, goes on from the last checkpoint. Python noticed with {type(error).__name__}",
@@ -34,7 +39,7 @@ def explain_session_loss(error: BaseException, spark: SparkSession) -> BaseExcep
 
 def _may_be_of_a_stop(error: BaseException) -> bool:
     """True for errors of Spark's and of calls that nobody answers; what is known to have another cause is told so."""
-    if isinstance(error, MixedModeError) and not isinstance(error, CheckpointError):
+    if isinstance(error, MixedModeError) and type(error) is not CheckpointError:
         return False
     return any(
         isinstance(link, AttributeError | Py4JError) or type(link).__module__.partition(".")[0] == "pyspark"

@@ -69,19 +69,28 @@ class PlannedSource:
         return self.kind == "LogicalRelation" and class_name(self._leaf.relation()) == "KafkaRelation"
 
     @cached_property
-    def folders(self) -> tuple[str, ...]:
-        """The paths that it was given, folders or files, globs as far as their first wildcard; of tables none."""
-        if self.kind == "StreamingRelation":
-            given = [
-                *items(self._leaf.dataSource().paths()),
-                *([self.options["path"]] if "path" in self.options else []),
-            ]
-        elif self.kind == "LogicalRelation" and class_name(self._leaf.relation()) == "HadoopFsRelation":
+    def paths(self) -> tuple[tuple[str, str], ...]:
+        """The paths that it was given, folders or files: how far each goes without a wildcard, and what it has behind
+        that; of tables none."""
+        if self.kind == "LogicalRelation" and class_name(self._leaf.relation()) == "HadoopFsRelation":
             # These are what globs have found.
-            return tuple(dict.fromkeys(self._leaf.relation().location().rootPaths().mkString("\n").split("\n")))
-        else:
+            roots = self._leaf.relation().location().rootPaths().mkString("\n").split("\n")
+            return tuple((root, "") for root in dict.fromkeys(roots))
+        if self.kind != "StreamingRelation":
             return ()
-        return tuple(dict.fromkeys(_before_wildcard(str(path)) for path in given))
+        named = [self.options["path"]] if "path" in self.options else []
+        given = map(str, [*items(self._leaf.dataSource().paths()), *named])
+        return tuple(dict.fromkeys(map(_split_at_wildcard, given)))
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The paths, globs as far as their first wildcard."""
+        return tuple(dict.fromkeys(folder for folder, _ in self.paths))
+
+    @property
+    def is_recursive(self) -> bool:
+        """True if a stream of files looks into the folders below its own, too."""
+        return self.options.get("recursivefilelookup", "").lower() == "true"
 
     @cached_property
     def kafka_end(self) -> str | None:
@@ -168,9 +177,10 @@ def is_open(kafka_end: str) -> bool:
     return kafka_end.lower().startswith("latest") or re.search(r"(->|:) *-1\b", kafka_end) is not None
 
 
-def _before_wildcard(path: str) -> str:
+def _split_at_wildcard(path: str) -> tuple[str, str]:
     found = _WILDCARD.search(path)
-    return _ESCAPED.sub(r"\1", path if found is None else path[: path.rfind("/", 0, found.start()) + 1])
+    at = len(path) if found is None else path.rfind("/", 0, found.start()) + 1
+    return _ESCAPED.sub(r"\1", path[:at]), path[at:]
 
 
 def sources(frame: DataFrame) -> list[PlannedSource]:

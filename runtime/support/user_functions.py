@@ -41,7 +41,7 @@ def why_not_called_with(function: Any, *arguments: Any) -> str | None:
         arguments: stand for those of the call, which go by position.
     """
     try:
-        signature = inspect.signature(function)
+        signature = inspect.signature(function, follow_wrapped=False)  # a decorator may give some arguments itself
     except (TypeError, ValueError):
         return None  # what is not written in Python does not say
     try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -11,6 +13,8 @@ from ....errors import OptionError, not_supported
 from ....runtime.checkpoints.store import has_checkpoint
 from ....runtime.connectors.late_rows import OPTION as LATE_PATH
 from ....runtime.connectors.sinks.formats import format_of
+from ....runtime.settings import Settings
+from ....runtime.spark_io.spark_sources import PlannedSource
 from ....runtime.spark_io.spark_sources import sources as planned_sources
 from ....runtime.storage.folder_checks import Place, folder_place
 from ....runtime.support.redaction import credentials_in, redacted
@@ -24,6 +28,8 @@ _CREDENTIALS = {
     **dict.fromkeys(("gs", "gcs"), "spark.hadoop.google.cloud.auth.service.account.json.keyfile"),
 }
 _OTHER_CREDENTIALS = "the spark.hadoop.… settings of its filesystem, or a credential provider"
+#: Folders of a checkpointLocation in which mixedmode and Spark clean up.
+_CLEANED = ("mixedmode", "spark")
 #: Options of folders that others read.
 _OUTPUTS = ("path", LATE_PATH)
 _DEFAULT_CHECKPOINTS_CONF = "spark.sql.streaming.checkpointLocation"
@@ -94,25 +100,80 @@ def check_not_read(sources: Iterable[tuple[str, DataFrame]], **folders: str | No
     Raises:
         OptionError: one is a folder that is read, or is in one.
     """
-    written = {name: (place, folder) for name, folder in folders.items() if (place := _known_place(name, folder))}
-    for source, given, read in _read_places(sources):
+    written = _known_places(folders)
+    for read in _read(sources) if written else ():
         for name, (place, folder) in written.items():
-            if place.is_within(read, ".") and not _is_hidden(place.path.relative_to(read.path).parts):
-                where = "the folder" if place == read else f"in the folder {given!r}"
-                raise OptionError(
-                    f"{name} = {folder!r} is {where} that {source} reads, so what the job writes would be its"
-                    " input; give it a folder of its own",
-                    code="MIXEDMODE_LOCATION_SHARED",
-                )
+            levels = read.levels_above(place)
+            if levels is not None:
+                raise read.refusal(name, folder, levels)
 
 
-def _read_places(sources: Iterable[tuple[str, DataFrame]]) -> Iterator[tuple[str, str, Place]]:
-    """The folders that are read: the source, the folder as it was given, and where it is."""
+def check_not_streamed(
+    sources: Iterable[tuple[str, DataFrame]], folders: Mapping[str, str | None], *, nor_read_once: bool = False
+) -> None:
+    """Check that no files of a job would be new files of one of its streams.
+
+    Args:
+        sources: names and frames of what is read.
+        folders: by the names of their options; None: not set.
+        nor_read_once: nor may they lie in folders that a batch reads.
+
+    Raises:
+        OptionError: one is the folder of a stream, or in one that is read with the folders below it.
+    """
+    written = _known_places(folders)
+    for read in _read(sources) if written else ():
+        once = not read.of.is_streaming
+        if once and not nor_read_once:
+            continue
+        for name, (place, folder) in written.items():
+            levels = read.levels_above(place)
+            if levels == 0 or (levels is not None and (once or read.of.is_recursive)):
+                raise read.refusal(name, folder, levels)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A path that is read: as far as it has no wildcard, and the parts behind that."""
+
+    source: str
+    of: PlannedSource
+    folder: str
+    pattern: tuple[str, ...]
+    place: Place
+
+    def levels_above(self, place: Place) -> int | None:
+        """How many levels a folder is below what is read; None: it is not in there."""
+        if not place.is_within(self.place, "."):
+            return None
+        parts = place.path.relative_to(self.place.path).parts
+        levels = len(parts) - len(self.pattern)
+        return levels if levels >= 0 and not _is_hidden(parts) and all(map(fnmatchcase, parts, self.pattern)) else None
+
+    def refusal(self, name: str, folder: str | None, levels: int) -> OptionError:
+        """The error of a folder that is so many levels below."""
+        where = "the folder" if levels == 0 else f"in the folder {'/'.join((self.folder.rstrip('/'), *self.pattern))!r}"
+        return OptionError(
+            f"{name} = {folder!r} is {where} that {self.source} reads, so what the job writes would be its input; give"
+            " it a folder of its own",
+            code="MIXEDMODE_LOCATION_SHARED",
+        )
+
+
+def _read(sources: Iterable[tuple[str, DataFrame]]) -> Iterator[_Read]:
+    """The paths that are read and whose filesystems are known here."""
     for source, frame in sources:
-        for given in (folder for one in planned_sources(frame) for folder in one.folders):
-            place = _known_place(source, given)
-            if place is not None:
-                yield source, given, place
+        for one in planned_sources(frame):
+            for folder, behind in one.paths:
+                place = _known_place(source, folder)
+                # Of braces and escapes Python's patterns know nothing: such a part may be any.
+                parts = tuple("*" if {"{", "\\"} & set(part) else part for part in behind.split("/") if part)
+                if place is not None:
+                    yield _Read(source, one, folder, parts, place)
+
+
+def _known_places(folders: Mapping[str, str | None]) -> dict[str, tuple[Place, str | None]]:
+    return {name: (place, folder) for name, folder in folders.items() if (place := _known_place(name, folder))}
 
 
 def _known_place(name: str, folder: str | None) -> Place | None:
@@ -181,7 +242,7 @@ def check_replaced(path: str | None, sources: Iterable[tuple[str, DataFrame]], *
     if outer is None:
         return
     inside = [(f"{name} = {folder!r}", _known_place(name, folder)) for name, folder in folders.items()]
-    inside += [(f"{given!r}, which {source} reads,", place) for source, given, place in _read_places(sources)]
+    inside += [(f"{read.folder!r}, which {read.source} reads,", read.place) for read in _read(sources)]
     for what, place in inside:
         if place is not None and place.is_within(outer, "."):
             raise OptionError(
@@ -222,7 +283,7 @@ def check_apart(*, path_is_sparks: bool, **folders: str | None) -> None:
     checkpoints = taken.pop("checkpointLocation", None)
     for name, (place, folder) in taken.items():
         led = "" if folder == str(place.path) else f", which is {str(place.path)!r},"
-        if checkpoints is not None and any(place.is_within(checkpoints[0], part) for part in ("mixedmode", "spark")):
+        if checkpoints is not None and any(place.is_within(checkpoints[0], part) for part in _CLEANED):
             raise OptionError(
                 f"{name} = {folder!r}{led} is among the files of checkpointLocation {checkpoints[1]!r}, which are"
                 " removed when they are not needed; give it a folder of its own",
@@ -235,3 +296,37 @@ def check_apart(*, path_is_sparks: bool, **folders: str | None) -> None:
                 " checkpoints. Give the output a folder of its own; rows that are there may be moved along",
                 code="MIXEDMODE_LOCATION_SHARED",
             )
+
+
+def check_local_folders(settings: Settings, sources: Iterable[tuple[str, DataFrame]], **folders: str | None) -> None:
+    """Check that working copies and sorted runs are in no folder that the job reads, writes or cleans up.
+
+    Args:
+        settings: they name the local folders.
+        sources: names and frames of what is read.
+        folders: those of the job, by the names of their options; None: not set.
+
+    Raises:
+        OptionError: a local folder is, or is inside, one of the others.
+    """
+    local = {"state.local-dir": settings.state_local_dir, "sorter.spill-dir": settings.sorter_spill_dir}
+    check_not_streamed(sources, local, nor_read_once=True)
+    for name, folder in local.items():
+        for other, as_written in folders.items():
+            own, place = _known_place(name, folder), _known_place(other, as_written)
+            if own is None or place is None:
+                continue
+            where = _where(own, place, _CLEANED if other == "checkpointLocation" else (".",))
+            if where is not None:
+                raise OptionError(
+                    f"{name} = {folder!r} is {where} {other} {as_written!r}, whose readers and clean-ups would meet"
+                    " the tasks' working files; give it a folder of its own",
+                    code="MIXEDMODE_LOCATION_SHARED",
+                )
+
+
+def _where(local: Place, other: Place, parts: tuple[str, ...]) -> str | None:
+    """Where a local folder is, seen from another one; None: it is not in the way of these parts of that."""
+    if local == other:
+        return "the folder of"
+    return "inside" if any(local.is_within(other, part) for part in parts) else None

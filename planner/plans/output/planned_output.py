@@ -17,13 +17,14 @@ from ..plan import SinkPlan
 from .folders import (
     check_apart,
     check_goes_on,
+    check_local_folders,
     check_no_credentials,
     check_not_read,
+    check_not_streamed,
     check_replaced,
     checkpoint_location,
     checkpoints_in_output,
 )
-from .local_folders import check_local_folders
 from .sink_request import SinkRequest, check_replaceable, options_of_replaced, whole_result
 
 
@@ -116,16 +117,17 @@ def _check_places(asked: OutputRequest, path: str | None, used_path: str | None,
     }
     check_no_credentials(path=path, **others, **{"execution.savepoint.path": settings.savepoint_path})
     check_apart(path=used_path, path_is_sparks=is_sparks, **others)
-    folders = {**_output_folder(asked, used_path), **others}
     read = [(part.name, part.frame) for part in asked.graph.lanes.parts]
-    check_not_read(read, **folders)
+    check_not_read(read, path=None if is_sparks else used_path, **others)
+    if is_sparks:
+        check_not_streamed(read, _sparks_folder(asked, used_path))
     if settings.sink_existing == "replace":
         check_replaced(used_path, read, **others)
-    check_local_folders(settings, read, **folders)
+    check_local_folders(settings, read, path=used_path, **others)
 
 
-def _output_folder(asked: OutputRequest, path: str | None) -> dict[str, str | None]:
-    """The folder that gets files of rows, by the name of what says it."""
+def _sparks_folder(asked: OutputRequest, path: str | None) -> dict[str, str | None]:
+    """The folder to which Spark adds files, by the name of what says it."""
     table = asked.request.table
     if table is not None:
         return {"toTable": table_folder(asked.graph.last.inputs.spark, table)}

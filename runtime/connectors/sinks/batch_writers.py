@@ -7,11 +7,9 @@ nothing else.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import CaseInsensitiveDict, DataSource
-from pyspark.sql.types import StructType
+from pyspark.sql.datasource import DataSource
 
 from ....errors import not_supported
 from ...jvm.spark_errors import NOT_THERE
@@ -22,17 +20,12 @@ logger = logging.getLogger(__name__)
 _INSTEAD = "use another format, or foreachBatch"
 
 
-def check_batch_writer(
-    spark: SparkSession, name: str, schema: StructType, path: str | None, options: Mapping[str, str]
-) -> None:
+def check_batch_writer(spark: SparkSession, name: str) -> None:
     """Raise PlanError if a batch job could not write the format.
 
     Args:
         spark: the session.
         name: the format's; there is a data source of that name.
-        schema: columns of the output.
-        path: of the output; None: it has none.
-        options: those of the write.
     """
     try:
         if is_only_read(spark, name):
@@ -45,23 +38,9 @@ def check_batch_writer(
     except Exception as error:  # whatever loading the user's class raises
         logger.debug("the class of format %s cannot be looked at: %s", name, error)
         return
-    given = dict(options) if path is None else {**options, "path": path}
-    if kind is not None and not _has_writer(kind, schema, given):
+    if kind is not None and kind.writer is DataSource.writer:  # to call it might do something
         stream = " (a streamWriter alone does not do)" if kind.streamWriter is not DataSource.streamWriter else ""
         raise not_supported(
             f"format {name!r} has no batch writer: {kind.__name__} does not implement writer(schema, overwrite)\n"
             f"Each checkpoint's rows are appended by it{stream}; add the method, or {_INSTEAD}"
         )
-
-
-def _has_writer(kind: type[DataSource], schema: StructType, options: Mapping[str, str]) -> bool:
-    """Whether a class has the method, and means it; what else is wrong with it, the first write shows."""
-    if kind.writer is DataSource.writer:
-        return False
-    try:
-        kind(CaseInsensitiveDict(options)).writer(schema, False)
-    except NotImplementedError:
-        return False
-    except Exception as error:  # it may want what only a write gives it
-        logger.debug("the batch writer of %s cannot be made before it is needed: %s", kind.__name__, error)
-    return True

@@ -97,14 +97,14 @@ class PartitionFunction:
 
     def _take(self, partition: int, rows: Iterable[Row]) -> None:
         opens: Callable[[int, int], Any] | None = getattr(self.writer, "open", None)
-        closes: Callable[[Exception | None], Any] | None = getattr(self.writer, "close", None)
+        closes: Callable[[BaseException | None], Any] | None = getattr(self.writer, "close", None)
         is_wanted = opens is None or opens(partition, self.number)
-        failure: Exception | None = None
+        failure: BaseException | None = None
         try:
             if is_wanted:
                 for row in rows:
                     self.writer.process(row)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             failure = error
         if closes is not None:
             closes(failure)

@@ -156,7 +156,7 @@ class SparkWriterSink(DeliverySink):
                 f" package, …), or foreachBatch. Spark says: {spark_says(error)}"
             ) from error
         if self.table is None:
-            check_batch_writer(spark, self.name, self.schema, self.path, self.options)
+            check_batch_writer(spark, self.name)
         if self.table is None and not self.path and format_of(self.name).needs_path:
             raise OptionError(
                 f'format "{self.name}" needs a path: .option("path", …) or .start(path), or a table: .toTable(…)',

@@ -95,10 +95,12 @@ def prometheus(
             server, _ = prometheus_client.start_http_server(port, host, into)
         except (OSError, ValueError) as error:  # the second one: a host that is no name
             reason = getattr(error, "strerror", None) or error
-            raise AddressUnavailableError(
+            raised = AddressUnavailableError(
                 f"metrics.prometheus() cannot listen on host {host!r}, port {port}: {reason};"
                 " allowed: an address of this machine, and a port that is free there (0: any)"
-            ) from error
+            )
+            raised.errno = getattr(error, "errno", None)  # callers look for EADDRINUSE
+            raise raised from error
     into.register(collector)
     add_listener(values)
     ends = [lambda: into.unregister(collector)]

@@ -312,11 +312,11 @@ def test_a_job_does_not_write_where_it_reads(world: World) -> None:
         writer = job.writeStream.format(format).options(**options)
         writer.option("path", path).option("checkpointLocation", checkpoints).plan()
 
+    with pytest.raises(OptionError, match=r"path = .* is in the folder .* that live reads"):
+        start(within, own)
     for format in ("parquet", "json"):
         with pytest.raises(OptionError, match=r"path = .* is the folder that live reads"):
             start(str(world.landing), own, format)
-        with pytest.raises(OptionError, match=r"path = .* is in the folder .* that live reads"):
-            start(within, own, format)
         with pytest.raises(OptionError, match=r"which live reads, is inside path .*'replace' empties that"):
             start(str(world.folder), f"{world.folder}-own", format, **{"execution.sink.existing": "replace"})
     with pytest.raises(OptionError, match=r"checkpointLocation = .* that live reads"):
@@ -324,6 +324,30 @@ def test_a_job_does_not_write_where_it_reads(world: World) -> None:
     with pytest.raises(OptionError, match=rf"{late} = .* that live reads"):
         start(own, f"{own}-2", **{late: within})
     start(str(world.landing / "_own"), own)
+
+
+def test_files_of_sparks_may_be_where_no_stream_looks(world: World) -> None:
+    """Below a folder that is read without those below it, beside what a glob finds, and where a table is read once."""
+    world.land(EVENTS[:20])
+    landing, spark = world.landing, world.spark
+    schema = spark.read.parquet(str(landing)).schema
+
+    def plan(live: Any, out: Path, below: str = ".") -> None:
+        writer = mixedmode.read(live=live).dropDuplicates(["key"]).writeStream.format("json")
+        writer.option("path", str(out)).option("checkpointLocation", str(world.folder / "own" / below)).plan()
+
+    def streamed(path: Path, **options: str) -> Any:
+        return spark.readStream.schema(schema).options(**options).parquet(str(path))
+
+    plan(streamed(landing), landing / "own")
+    plan(streamed(world.folder / "*" / "in"), world.folder / "out")
+    plan(streamed(landing).join(spark.read.parquet(str(landing)).select("key"), "key", "leftsemi"), world.folder)
+    with pytest.raises(OptionError, match=r"path = .* is in the folder .* that live reads"):
+        plan(streamed(landing, recursiveFileLookup="true"), landing / "own")
+    with pytest.raises(OptionError, match=r"path = .* is the folder that live reads"):
+        plan(streamed(world.folder / "*" / "in"), world.folder / "out" / "in")
+    with pytest.raises(OptionError, match=r"checkpointLocation = .* is in the folder .*/\*/own' that live reads"):
+        plan(streamed(world.folder.parent / "*" / "own"), world.folder / "out", "in")
 
 
 @pytest.mark.slow

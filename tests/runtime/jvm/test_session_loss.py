@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mixedmode.errors import CheckpointError, SetupError, UserCodeError
+from mixedmode.errors import CheckpointError, CheckpointMismatchError, SetupError, UserCodeError
 from mixedmode.runtime.jvm import session_loss
 from mixedmode.runtime.jvm.session_loss import explain_session_loss
 from pyspark.errors import PySparkRuntimeError
@@ -42,6 +42,7 @@ def test_errors_of_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
         raised(UserCodeError("line 3"), PySparkRuntimeError("x")),
         OSError(28, "No space left on device"),
         raised(CheckpointError("checkpoint 2 failed"), OSError(28, "No space left on device")),
+        raised(CheckpointMismatchError("it is another job's"), AttributeError("'NoneType' has no attribute 'sc'")),
     ):
         assert explain_session_loss(error, STOPPED) is error
     monkeypatch.setattr(session_loss, "is_stopped", lambda spark: False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import shutil
@@ -200,8 +201,11 @@ def test_prometheus_on_a_host_that_is_not_this_machine(host: str) -> None:
 def test_prometheus_on_a_port_that_is_taken() -> None:
     """Whoever has it goes on."""
     with mixedmode.metrics.prometheus(port=0) as served:
-        with pytest.raises(AddressUnavailableError, match=rf"port {served.port}: Address already in use; allowed: "):
+        with pytest.raises(
+            AddressUnavailableError, match=rf"port {served.port}: Address already in use; allowed: "
+        ) as taken:
             mixedmode.metrics.prometheus(port=served.port)
+        assert taken.value.errno == errno.EADDRINUSE
         urllib.request.urlopen(f"http://127.0.0.1:{served.port}/metrics", timeout=60)
 
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from mixedmode.runtime.spark_io.spark_sources import _before_wildcard
+from mixedmode.runtime.spark_io.spark_sources import _split_at_wildcard
 
 
 @pytest.mark.parametrize(
-    ("path", "folder"),
+    ("path", "folder", "behind"),
     [
-        ("/a/b", "/a/b"),
-        ("/a/b/*/c", "/a/b/"),
-        ("/a/{x,y}/z", "/a/"),
-        (r"/a/text\[text", "/a/text[text"),
-        (r"/a/x\[1\]/y?z", "/a/x[1]/"),
+        ("/a/b", "/a/b", ""),
+        ("/a/b/*/c", "/a/b/", "*/c"),
+        ("/a/{x,y}/z", "/a/", "{x,y}/z"),
+        (r"/a/text\[text", "/a/text[text", ""),
+        (r"/a/x\[1\]/y?z", "/a/x[1]/", "y?z"),
     ],
 )
-def test_a_glob_is_known_as_far_as_its_first_wildcard(path: str, folder: str) -> None:
+def test_a_glob_is_known_as_far_as_its_first_wildcard(path: str, folder: str, behind: str) -> None:
     """A character that is escaped means itself."""
-    assert _before_wildcard(path) == folder
+    assert _split_at_wildcard(path) == (folder, behind)

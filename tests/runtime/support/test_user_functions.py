@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -67,3 +68,13 @@ def test_a_call_with_other_arguments_is_told() -> None:
     )
     for right in (plain, Plain(), print, dict, lambda *both: None):
         assert why_not_called_with(right, None, 1) is None
+
+
+def test_a_decorator_may_give_arguments_itself() -> None:
+    """What the decorated function takes says nothing of the call."""
+
+    @wraps(plain)
+    def takes_rows(rows: Any) -> None:
+        plain(rows, 7)
+
+    assert why_not_called_with(takes_rows, None) is None

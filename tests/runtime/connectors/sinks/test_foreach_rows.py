@@ -83,6 +83,22 @@ def test_a_function_takes_each_row_and_its_error_is_told_by_its_place(error: Bas
         list(PartitionFunction(fail, 7)(0, iter([1])))
 
 
+def test_an_object_is_closed_when_its_code_exits() -> None:
+    """With what has ended it, as with an error."""
+    closed: list[BaseException | None] = []
+
+    class Exits:
+        def process(self, row: int) -> None:
+            raise SystemExit(f"not {row}")
+
+        def close(self, error: BaseException | None) -> None:
+            closed.append(error)
+
+    with pytest.raises(UserCodeError, match="SystemExit: not 1"):
+        list(PartitionFunction(Exits(), 7)(0, iter([1])))
+    assert [type(error) for error in closed] == [SystemExit]
+
+
 @pytest.mark.parametrize("part", ["open", "process", "close"])
 def test_what_is_no_method_is_refused(part: str) -> None:
     """As in stock Spark, before anything runs."""

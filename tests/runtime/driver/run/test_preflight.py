@@ -104,16 +104,16 @@ def test_a_format_that_can_only_be_read(writer: MixedStreamWriter, format: str) 
 
 def test_a_python_data_source_without_a_batch_writer(writer: MixedStreamWriter, spark: SparkSession) -> None:
     """A stream writer does not do; what the writer says of its options is heard when rows are written."""
-    kinds = {"streams": _Streams, "refuses": _Refuses, "wants": _Wants}
+    kinds = {"streams": _Streams, "reads": _Reads, "writes": _Writes}
     for name, kind in kinds.items():
         spark.dataSource.register(type(kind.__name__, (kind,), {"name": classmethod(lambda cls, name=name: name)}))
     for name, problem in (
         ("streams", r"_Streams does .*\(a streamWriter alone"),
-        ("refuses", "_Refuses does .* by it;"),
+        ("reads", "_Reads does .* by it;"),
     ):
         with pytest.raises(PlanError, match=f"(?s)^format '{name}' has no batch writer: {problem}"):
             writer.format(name).start()
-    assert writer.format("wants").plan().sink.name == "wants"
+    assert writer.format("writes").plan().sink.name == "writes"
 
 
 class _Streams(DataSource):
@@ -121,14 +121,14 @@ class _Streams(DataSource):
         return None
 
 
-class _Refuses(DataSource):
-    def writer(self, schema: Any, overwrite: bool) -> Any:
-        raise NotImplementedError("batch writer")
+class _Reads(DataSource):
+    def reader(self, schema: Any) -> Any:
+        return None
 
 
-class _Wants(DataSource):
+class _Writes(DataSource):
     def writer(self, schema: Any, overwrite: bool) -> Any:
-        return self.options["txnVersion"]
+        raise AssertionError("a plan does not begin to write")
 
 
 def test_a_foreach_batch_function_of_other_arguments(writer: MixedStreamWriter) -> None:
