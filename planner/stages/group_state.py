@@ -94,7 +94,7 @@ def _check_function(function: Any) -> None:
     kind = kind_that_waits(function, may_yield=True)
     if kind is not None:
         raise invalid_processor(
-            f"func {name} is {kind}, which a call does not run; make it a generator of frames (def, with yield)"
+            f"func {name} is {kind}: a call does not run its body; make it a generator of frames (def, with yield)"
         )
     try:
         inspect.signature(function).bind(None, None, None)

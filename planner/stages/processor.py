@@ -161,7 +161,7 @@ def _check_that_calls_run(instance: Any, methods: Iterable[str], *, may_yield: b
         if kind is not None:
             without = "yield" if kind == "a generator function" else "async"
             raise invalid_processor(
-                f"{type(instance).__name__}.{method} is {kind}, which a call does not run; make it an ordinary one"
+                f"{type(instance).__name__}.{method} is {kind}: a call does not run its body; make it an ordinary one"
                 f" (def, without {without})"
             )
 

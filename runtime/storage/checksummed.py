@@ -60,7 +60,7 @@ class Envelope:
             return cls(version, body, said.get("kind"), checksum(body.encode()) == digest)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             # The repr of a UnicodeDecodeError has the whole file in it.
-            raise ValueError(str(error) if isinstance(error, UnicodeError) else repr(error)) from error
+            raise ValueError(f"{type(error).__name__}({error})") from error
 
 
 def stamp(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def _check(writer: Any) -> None:
     for called, arguments in [(writer, ("row",))] if callable(writer) else methods:
         kind = kind_that_waits(called)
         if kind is not None:
-            raise PlanError(f"foreach: {name_of(called)} is {kind}, which a call does not run; {ORDINARY}")
+            raise PlanError(f"foreach: {name_of(called)} is {kind}: a call does not run its body; {ORDINARY}")
         misfit = why_not_called_with(called, *arguments)
         if misfit is not None:
             raise PlanError(f"foreach calls {name_of(called)}({', '.join(arguments)}), but {misfit}")

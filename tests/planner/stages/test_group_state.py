@@ -21,5 +21,5 @@ def test_an_async_function_is_refused(both: MixedFrame) -> None:
     """A call of it makes no frames; a generator does."""
     arguments = ("k string", "n long", "append", "NoTimeout")
     both.groupBy("k").applyInPandasWithState(counts, *arguments)
-    with pytest.raises(PlanError, match=r"^func awaited is an async function, which a call does not run; make it a"):
+    with pytest.raises(PlanError, match=r"^func awaited is an async function: a call does not run its body; make it a"):
         both.groupBy("k").applyInPandasWithState(awaited, *arguments)

@@ -136,7 +136,7 @@ def test_an_async_method_is_refused(both: MixedFrame, method: str) -> None:
         pass
 
     kind = type("Awaited", (Counter,), {method: awaited})
-    with pytest.raises(PlanError, match=rf"^Awaited\.{method} is an async function, which a call does not run; make"):
+    with pytest.raises(PlanError, match=rf"^Awaited\.{method} is an async function: a call does not run its body; make"):
         planned(both, statefulProcessor=kind())
 
 
@@ -159,7 +159,7 @@ def test_an_async_method_of_ours_is_refused(both: MixedFrame, method: str) -> No
 def test_a_method_whose_rows_nobody_takes_must_not_yield(both: MixedFrame, method: str) -> None:
     """A generator's body does not run until somebody takes what it yields."""
     yielding = type("Yielding", (Counter,), {method: lambda self, *given: (yield)})
-    with pytest.raises(PlanError, match=rf"^Yielding\.{method} is a generator function, .*without yield"):
+    with pytest.raises(PlanError, match=rf"^Yielding\.{method} is a generator function: .*without yield"):
         planned(both, statefulProcessor=yielding())
 
 
