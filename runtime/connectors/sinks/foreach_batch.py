@@ -56,7 +56,9 @@ class ForeachBatchSink(PerCheckpointSink):
         self.check_columns(spark)
         kind = kind_that_waits(self._function)
         if kind is not None:
-            raise PlanError(f"foreachBatch: {name_of(self._function)} is {kind}: a call does not run its body; {ORDINARY}")
+            raise PlanError(
+                f"foreachBatch: {name_of(self._function)} is {kind}: a call does not run its body; {ORDINARY}"
+            )
         if inspect.isclass(self._function) and self._function.__module__ == "builtins":
             raise PlanError(f"foreachBatch was given the class {name_of(self._function)}; {_WANTED}")
         misfit = why_not_called_with(self._function, None, 0)

@@ -136,7 +136,9 @@ def test_an_async_method_is_refused(both: MixedFrame, method: str) -> None:
         pass
 
     kind = type("Awaited", (Counter,), {method: awaited})
-    with pytest.raises(PlanError, match=rf"^Awaited\.{method} is an async function: a call does not run its body; make"):
+    with pytest.raises(
+        PlanError, match=rf"^Awaited\.{method} is an async function: a call does not run its body; make"
+    ):
         planned(both, statefulProcessor=kind())
 
 

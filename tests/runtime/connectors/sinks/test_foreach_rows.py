@@ -123,7 +123,9 @@ def test_what_a_call_does_not_run_is_refused(part: str | None) -> None:
         writer = OnlyProcess()
         setattr(writer, part, lambda *given: (yield))
     kind = "<lambda> is a generator" if part else "awaited is an async"
-    with pytest.raises(PlanError, match=f"^foreach: .*{kind} function: a call does not run its body; give it an ordinary"):
+    with pytest.raises(
+        PlanError, match=f"^foreach: .*{kind} function: a call does not run its body; give it an ordinary"
+    ):
         RowByRow(writer)
 
 

@@ -152,7 +152,9 @@ def test_a_foreach_batch_function_that_a_call_does_not_run(writer: MixedStreamWr
         pass
 
     for wrong, kind in ((awaited, "awaited is an async"), (lambda rows, number: (yield), "<lambda> is a generator")):
-        with pytest.raises(PlanError, match=f"^foreachBatch: .*{kind} function: a call does not run its body; give it an"):
+        with pytest.raises(
+            PlanError, match=f"^foreachBatch: .*{kind} function: a call does not run its body; give it an"
+        ):
             writer.foreachBatch(wrong).start()  # type: ignore[arg-type]
 
 
