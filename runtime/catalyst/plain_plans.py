@@ -17,13 +17,14 @@ from .spark_expressions import (
     class_name,
     is_attribute,
     items,
+    over_changed,
     parsed,
     replaced,
     with_children,
     with_members,
 )
 from .spark_plans import analyzed
-from .sql_statements import PARAMETER, arguments, name_of, over_changed
+from .sql_statements import PARAMETER, arguments, name_of
 
 _ANALYSIS, _OPTIMIZER = "org.apache.spark.sql.catalyst.analysis", "org.apache.spark.sql.catalyst.optimizer"
 _LOGICAL = "org.apache.spark.sql.catalyst.plans.logical"

@@ -128,9 +128,20 @@ def replaced(spark: SparkSession, node: Any, other: Callable[[Any], Any]) -> Any
     found = other(node)
     if found is not None:
         return found
+    return over_changed(spark, node, lambda child: replaced(spark, child, other))
+
+
+def over_changed(spark: SparkSession, node: Any, change: Callable[[Any], Any]) -> Any:
+    """A node of an expression or a plan over its children as they are after a change; the same if none has changed.
+
+    Args:
+        spark: the session that it is of.
+        node: the node.
+        change: gives what takes a child's place.
+    """
     children = list(items(node.children()))
-    new = [replaced(spark, child, other) for child in children]
-    return node if all(map(is_, new, children)) else with_children(spark, node, new)
+    others = list(map(change, children))
+    return node if all(map(is_, others, children)) else with_children(spark, node, others)
 
 
 def parsed(spark: SparkSession, sql: str) -> Any:

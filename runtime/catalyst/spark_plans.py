@@ -16,7 +16,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from ..jvm.gateway import java_class, java_session, query_execution, session_state
-from .spark_expressions import class_name, is_attribute, items, tree, with_children
+from .spark_expressions import class_name, is_attribute, items, over_changed, tree
 
 #: What Spark's own Python code asks a frame for; nothing but a ``DataFrame`` has it.
 HANDLE = "_jdf"
@@ -105,9 +105,7 @@ def without_nodes(frame: DataFrame, kind: str) -> DataFrame:
     def bare(node: Any) -> Any:
         while class_name(node) == kind:
             node = node.child()
-        children = list(items(node.children()))
-        others = [bare(child) for child in children]
-        return node if all(map(is_, others, children)) else with_children(spark, node, others)
+        return over_changed(spark, node, bare)
 
     return frame_of(spark, bare(analyzed(frame)))
 

@@ -6,7 +6,6 @@ Plans and expressions are handles, as in :mod:`.spark_expressions`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from operator import is_
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -18,6 +17,7 @@ from .spark_expressions import (
     as_column,
     class_name,
     items,
+    over_changed,
     parsed,
     replaced,
     tree,
@@ -214,16 +214,3 @@ def text_of(node: Any) -> str | None:
         return str(text.get())[int(start.get()) : int(stop.get()) + 1]
     except NO_SUCH_MEMBER:
         return None
-
-
-def over_changed(spark: SparkSession, node: Any, change: Callable[[Any], Any]) -> Any:
-    """A node of a plan over its children as they are after a change; the same node if none has changed.
-
-    Args:
-        spark: the session that it is of.
-        node: the node.
-        change: gives what takes a child's place.
-    """
-    children = list(items(node.children()))
-    others = list(map(change, children))
-    return node if all(map(is_, others, children)) else with_children(spark, node, others)
