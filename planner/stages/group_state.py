@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
-
-from pyspark import cloudpickle
 
 from ...errors import invalid_processor
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.keyed.keyed_input import KeyedInput
 from ...runtime.operators.processor.group_state.operator import TIME_MODES, GroupStateOperator
 from ...runtime.spec import Settings
-from ...runtime.support.user_functions import kind_that_waits
+from ...runtime.support.user_functions import kind_that_waits, why_not_called_with, why_not_sent
 from ..inputs.schemas import check_distinct_columns
 from .declared_schema import declared_schema
 from .frame_settings import frame_settings
@@ -96,18 +93,9 @@ def _check_function(function: Any) -> None:
         raise invalid_processor(
             f"func {name} is {kind}: a call does not run its body; make it a generator of frames (def, with yield)"
         )
-    try:
-        inspect.signature(function).bind(None, None, None)
-    except TypeError as error:
-        raise invalid_processor(
-            f"func {name} is called with key, frames and state, which it does not take: {error}"
-        ) from error
-    except ValueError:  # what is not written in Python may not tell
-        pass
-    try:
-        cloudpickle.dumps(function)
-    except Exception as error:  # whatever __reduce__ of what it refers to raises
-        raise invalid_processor(
-            f"func {name} cannot be sent to the tasks ({error}); make what cannot be pickled (connections, say) inside"
-            " it"
-        ) from error
+    misfit = why_not_called_with(function, None, None, None)
+    if misfit is not None:
+        raise invalid_processor(f"func {name} is called with key, frames and state, which it does not take: {misfit}")
+    unsent = why_not_sent(function)
+    if unsent is not None:
+        raise invalid_processor(f"func {name} {unsent}; make what cannot be pickled (connections, say) inside it")

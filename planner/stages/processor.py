@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Iterable
 from typing import Any
 
-from pyspark import cloudpickle
 from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
@@ -29,7 +28,7 @@ from ...runtime.operators.processor.rows.row_form import Form, RowsForm
 from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
 from ...runtime.protocols.operator_events.event_codec import types_by_name
 from ...runtime.spec import Settings
-from ...runtime.support.user_functions import kind_that_waits
+from ...runtime.support.user_functions import kind_that_waits, why_not_called_with, why_not_sent
 from ..inputs.environment import refuse_connect
 from ..inputs.event_time import check_event_time
 from ..inputs.schemas import check_distinct_columns, find_column, missing_column, same_type
@@ -138,20 +137,19 @@ def check_processor(processor: Any, inputs: int) -> None:
     _check_that_calls_run(processor, (*_YIELDING, *ProcessorHooks.of(processor).at_end), may_yield=True)
     _check_that_calls_run(processor, _NOT_YIELDING)
     try:
-        inspect.signature(processor.handleExpiredTimer).bind(**dict.fromkeys(_TIMER_KEYWORDS))
+        inspect.signature(processor.handleExpiredTimer, follow_wrapped=False).bind(**dict.fromkeys(_TIMER_KEYWORDS))
     except TypeError as error:
         raise invalid_processor(
             f"{name}.handleExpiredTimer is called with keywords {', '.join(_TIMER_KEYWORDS)}, which it does not take:"
             f" {error}; name its parameters so"
         ) from error
     _check_rows_handler(processor, name, inputs)
-    try:
-        cloudpickle.dumps(processor)
-    except Exception as error:  # whatever the processor's own __reduce__ raises
+    unsent = why_not_sent(processor)
+    if unsent is not None:
         raise invalid_processor(
-            f"{name} cannot be sent to the tasks ({error}); make what cannot be pickled (connections, say) in the first"
-            " handler that needs it: init() also runs in the driver, at each start()"
-        ) from error
+            f"{name} {unsent}; make what cannot be pickled (connections, say) in the first handler that needs it:"
+            " init() also runs in the driver, at each start()"
+        )
 
 
 def _check_that_calls_run(instance: Any, methods: Iterable[str], *, may_yield: bool = False) -> None:
@@ -229,13 +227,7 @@ def why_whole_keys(*, takes_blocks: bool, cogrouped: bool) -> str | None:
 
 
 def _takes(method: Any, arguments: tuple[str, ...]) -> bool:
-    try:
-        inspect.signature(method).bind(*arguments)
-    except TypeError:
-        return False
-    except ValueError:  # what is not written in Python may not tell
-        return True
-    return True
+    return why_not_called_with(method, *arguments) is None
 
 
 def check_coordinator(coordinator: Any, processor: StatefulProcessor) -> None:

@@ -23,6 +23,9 @@ from .branch import Branch, branch_that_counts
 from .lease.claims import ClaimFolder, authority
 from .spark_log import SparkLog
 
+#: Folders of a checkpointLocation in which mixedmode and Spark remove what they do not need.
+CLEANED_FOLDERS = ("mixedmode", "spark")
+
 
 class CheckpointFolders:
     """The folders of one checkpoint location, in the branch that counts.

@@ -9,6 +9,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from pyspark import cloudpickle
+
 #: What is asked of a function that a plain call does not run, for messages.
 ORDINARY = "give it an ordinary function"
 
@@ -48,4 +50,13 @@ def why_not_called_with(function: Any, *arguments: Any) -> str | None:
         signature.bind(*arguments)
     except TypeError as error:
         return f"its arguments are {signature} ({error})"
+    return None
+
+
+def why_not_sent(function: Any) -> str | None:
+    """Says why a function or an object cannot be sent to the tasks, in words; None: it can."""
+    try:
+        cloudpickle.dumps(function)
+    except Exception as error:  # whatever __reduce__ of what it refers to raises
+        return f"cannot be sent to the tasks ({error})"
     return None

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from pyspark.sql import DataFrame, SparkSession
 
 from ....errors import OptionError, not_supported
+from ....runtime.checkpoints.folders import CLEANED_FOLDERS
 from ....runtime.checkpoints.store import has_checkpoint
 from ....runtime.connectors.late_rows import OPTION as LATE_PATH
 from ....runtime.connectors.sinks.formats import format_of
@@ -28,8 +29,6 @@ _CREDENTIALS = {
     **dict.fromkeys(("gs", "gcs"), "spark.hadoop.google.cloud.auth.service.account.json.keyfile"),
 }
 _OTHER_CREDENTIALS = "the spark.hadoop.… settings of its filesystem, or a credential provider"
-#: Folders of a checkpointLocation in which mixedmode and Spark clean up.
-_CLEANED = ("mixedmode", "spark")
 #: Options of folders that others read.
 _OUTPUTS = ("path", LATE_PATH)
 _DEFAULT_CHECKPOINTS_CONF = "spark.sql.streaming.checkpointLocation"
@@ -283,7 +282,7 @@ def check_apart(*, path_is_sparks: bool, **folders: str | None) -> None:
     checkpoints = taken.pop("checkpointLocation", None)
     for name, (place, folder) in taken.items():
         led = "" if folder == str(place.path) else f", which is {str(place.path)!r},"
-        if checkpoints is not None and any(place.is_within(checkpoints[0], part) for part in _CLEANED):
+        if checkpoints is not None and any(place.is_within(checkpoints[0], part) for part in CLEANED_FOLDERS):
             raise OptionError(
                 f"{name} = {folder!r}{led} is among the files of checkpointLocation {checkpoints[1]!r}, which are"
                 " removed when they are not needed; give it a folder of its own",
@@ -316,7 +315,7 @@ def check_local_folders(settings: Settings, sources: Iterable[tuple[str, DataFra
             own, place = _known_place(name, folder), _known_place(other, as_written)
             if own is None or place is None:
                 continue
-            where = _where(own, place, _CLEANED if other == "checkpointLocation" else (".",))
+            where = _where(own, place, CLEANED_FOLDERS if other == "checkpointLocation" else (".",))
             if where is not None:
                 raise OptionError(
                     f"{name} = {folder!r} is {where} {other} {as_written!r}, whose readers and clean-ups would meet"

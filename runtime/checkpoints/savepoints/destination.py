@@ -20,6 +20,7 @@ from ....errors import CheckpointError
 from ...storage.filesystem import delete_quietly, exists, list_files, read_bytes, resolve, write_atomically
 from ...storage.folder_checks import folder_place
 from ...support.redaction import credentials_in, redacted
+from ..folders import CLEANED_FOLDERS
 from .queue import SavepointRequest
 from .store import CLAIM, MANIFEST, PLAN
 
@@ -138,7 +139,7 @@ def check_wanted(destination: str, job: str | None) -> None:
             code="MIXEDMODE_SAVEPOINT_UNWRITABLE",
         ) from error
     checkpoints = None if job is None else folder_place("checkpointLocation", job)
-    if checkpoints is not None and any(place.is_within(checkpoints, part) for part in ("mixedmode", "spark")):
+    if checkpoints is not None and any(place.is_within(checkpoints, part) for part in CLEANED_FOLDERS):
         raise CheckpointError(
             f"the savepoint's path {destination!r} is among the files of checkpointLocation {job!r}, which are removed"
             " when they are not needed; give it a folder of its own",

@@ -13,12 +13,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark import cloudpickle
-
 from ....errors import PlanError, UserCodeError
 from ...jvm.user_frames import UserFrames
 from ...jvm.worker_errors import raised_in_workers
-from ...support.user_functions import ORDINARY, kind_that_waits, name_of, why_not_called_with
+from ...support.user_functions import ORDINARY, kind_that_waits, name_of, why_not_called_with, why_not_sent
 from .foreach_batch import ForeachBatchSink
 
 if TYPE_CHECKING:
@@ -67,13 +65,12 @@ def _check(writer: Any) -> None:
         misfit = why_not_called_with(called, *arguments)
         if misfit is not None:
             raise PlanError(f"foreach calls {name_of(called)}({', '.join(arguments)}), but {misfit}")
-    try:
-        cloudpickle.dumps(writer)
-    except Exception as error:  # whatever __reduce__ of what it refers to raises
+    unsent = why_not_sent(writer)
+    if unsent is not None:
         raise PlanError(
-            f"foreach: {name_of(writer)} cannot be sent to the tasks ({error}); make what cannot be pickled"
-            " (connections, say) in its open(), or in the call"
-        ) from error
+            f"foreach: {name_of(writer)} {unsent}; make what cannot be pickled (connections, say) in its open(), or in"
+            " the call"
+        )
 
 
 @dataclass(frozen=True)
